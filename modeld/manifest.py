@@ -24,6 +24,11 @@ REFERENCE_FILE = "reference.safetensors"
 SIGNATURE_FILE = "manifest.sig"
 KERNELS_DIRECTORY = "kernels"
 
+
+class FormatVersionError(ModeldError):
+    """The manifest is of a format version that this runtime does not read."""
+
+
 # A manifest of a large network is under 1 MB; the bound keeps a hostile file from filling memory.
 MAX_MANIFEST_BYTES = 64 << 20
 
@@ -337,7 +342,7 @@ def _check_format(document: dict[str, Any]) -> None:
     if found[0] != FORMAT:
         raise ModeldError(f"{MANIFEST_FILE} has format {found[0]!r}, this runtime reads {FORMAT!r}")
     if not isinstance(found[1], int) or isinstance(found[1], bool) or found[1] != FORMAT_VERSION:
-        raise ModeldError(
+        raise FormatVersionError(
             f"{MANIFEST_FILE} has format version {found[1]!r}, this runtime reads {FORMAT_VERSION}; "
             "use the runtime that belongs to it or build the artifact again"
         )

@@ -1,0 +1,79 @@
+"""Finding the OpenCL device and saying what it is."""
+
+import os
+from dataclasses import dataclass
+
+# pyopencl keeps a cache of its own that is read with pickle; `program_cache` replaces it.
+os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+
+import pyopencl as cl
+
+from modeld.errors import ModeldError
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What identifies a device and bounds what may be sent to it; sizes in bytes."""
+
+    platform: str
+    device: str
+    driver: str
+    opencl_c: str
+    extensions: tuple[str, ...]
+    alignment: int
+    device_class: str  # "cpu" or "gpu"
+    host_memory: bool  # True where device and host share one memory
+
+
+def describe_device(device: cl.Device) -> DeviceInfo:
+    """Read the identity of `device` from its driver."""
+    return DeviceInfo(
+        platform=device.platform.name.strip(),
+        device=device.name.strip(),
+        driver=device.driver_version.strip(),
+        opencl_c=device.opencl_c_version.strip(),
+        extensions=tuple(sorted(device.extensions.split())),
+        alignment=max(device.mem_base_addr_align // 8, 1),
+        device_class="cpu" if device.type & cl.device_type.CPU else "gpu",
+        host_memory=bool(device.host_unified_memory),
+    )
+
+
+def list_devices() -> list[cl.Device]:
+    """All OpenCL devices, platform by platform; empty where no platform is installed."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.LogicError:  # the loader's way of saying that no driver is installed
+        return []
+    devices: list[cl.Device] = []
+    for platform in platforms:
+        try:
+            devices.extend(platform.get_devices())
+        except cl.RuntimeError:  # a platform whose hardware is absent
+            continue
+    return devices
+
+
+def select_device(selector: str | None = None) -> cl.Device:
+    """The device that `selector` names: a part of the platform's name, optionally `:index`.
+
+    Without a selector the first device is taken. Raises ModeldError naming the platforms found.
+    """
+    devices = list_devices()
+    if not devices:
+        raise ModeldError(
+            "no OpenCL platform found; install one, e.g. `apt install pocl-opencl-icd`, "
+            "or the board vendor's driver"
+        )
+    if selector is None:
+        return devices[0]
+    name, _, index_text = selector.partition(":")
+    matches = [d for d in devices if name.lower() in d.platform.name.lower()]
+    index = int(index_text) if index_text.isdecimal() else 0
+    if (index_text and not index_text.isdecimal()) or index >= len(matches):
+        names = sorted({d.platform.name for d in devices})
+        raise ModeldError(
+            f"no OpenCL device matches {selector!r}; found {len(matches)} on matching platforms, "
+            f"platforms are {', '.join(names)}"
+        )
+    return matches[index]
