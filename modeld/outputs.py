@@ -1,0 +1,212 @@
+"""The flat output vector of a driving network → named arrays.
+
+Heads are found by slices that come with the network. A head is a mixture density (mean and
+log standard deviation, with several weighted hypotheses in older networks), a set of
+probabilities, or a choice; everything else is passed through raw.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modeld.constants import (
+    DESIRE_LEN,
+    DESIRE_PREDICTIONS,
+    IDX_N,
+    LANE_LINES,
+    LEAD_HYPOTHESES,
+    LEAD_STEPS,
+    LEAD_WIDTH,
+    LEADS,
+    META_LAYOUTS,
+    PLAN_HYPOTHESES,
+    PLAN_WIDTH,
+    ROAD_EDGES,
+)
+from modeld.errors import ModeldError
+
+Array = npt.NDArray[np.float32]
+
+# exp of more overflows float16 and says nothing a log of 11 does not.
+_EXP_LIMIT = np.float32(11)
+
+
+def safe_exp(x: Array) -> Array:
+    """exp(min(x, 11)), elementwise."""
+    result: Array = np.exp(np.minimum(x, _EXP_LIMIT))
+    return result
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + safe_exp(-x)), elementwise."""
+    return np.float32(1) / (np.float32(1) + safe_exp(-x))
+
+
+def softmax(x: Array, axis: int = -1) -> Array:
+    """Probabilities that sum to one along `axis`."""
+    weights = safe_exp(x - x.max(axis=axis, keepdims=True))
+    normalised: Array = weights / weights.sum(axis=axis, keepdims=True)
+    return normalised
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaussian:
+    """Means then log standard deviations of an array of `shape`."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def width(self) -> int:
+        return 2 * int(np.prod(self.shape))
+
+    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
+        n = raw.size // 2
+        outputs[self.name] = raw[:n].reshape(self.shape)
+        outputs[f"{self.name}_stds"] = safe_exp(raw[n:]).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixture:
+    """`hypotheses` rows, each a Gaussian of `shape` and one logit per selection.
+
+    Selection k takes the hypothesis whose k-th weight (a softmax over hypotheses) is greatest.
+    With one selection the hypotheses are also ordered by weight, best first.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    hypotheses: int
+    selections: int
+
+    def width(self) -> int:
+        return self.hypotheses * (2 * int(np.prod(self.shape)) + self.selections)
+
+    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
+        rows = raw.reshape(self.hypotheses, -1)
+        n = (rows.shape[1] - self.selections) // 2
+        weights = softmax(rows[:, 2 * n :], axis=0)
+        means = rows[:, :n].reshape(self.hypotheses, *self.shape)
+        stds = safe_exp(rows[:, n : 2 * n]).reshape(self.hypotheses, *self.shape)
+        if self.selections == 1:
+            order = np.argsort(-weights[:, 0], kind="stable")
+            weights, means, stds = weights[order], means[order], stds[order]
+            best: int | npt.NDArray[np.intp] = 0
+        else:
+            best = weights.argmax(axis=0)
+        outputs[self.name], outputs[f"{self.name}_stds"] = means[best], stds[best]
+        outputs[f"{self.name}_weights"] = weights
+        outputs[f"{self.name}_hypotheses"] = means
+        outputs[f"{self.name}_stds_hypotheses"] = stds
+
+
+@dataclass(frozen=True, slots=True)
+class _Probabilities:
+    """Independent probabilities, one logit each; `widths` are those that exist."""
+
+    name: str
+    widths: tuple[int, ...]
+
+    def width(self) -> int:
+        return self.widths[-1]
+
+    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
+        outputs[self.name] = sigmoid(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Exclusive probabilities along the last axis of `shape`."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def width(self) -> int:
+        return int(np.prod(self.shape))
+
+    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
+        outputs[self.name] = softmax(raw.reshape(self.shape))
+
+
+_Head = _Gaussian | _Mixture | _Probabilities | _Choice
+
+_PLAN = (IDX_N, PLAN_WIDTH)
+_LEAD = (LEAD_STEPS, LEAD_WIDTH)
+
+# Every head that a message needs, each in the forms that networks have had.
+_REQUIRED: tuple[tuple[_Head, ...], ...] = (
+    (_Gaussian("plan", _PLAN), _Mixture("plan", _PLAN, PLAN_HYPOTHESES, 1)),
+    (_Gaussian("lane_lines", (LANE_LINES, IDX_N, 2)),),
+    (_Probabilities("lane_lines_prob", (2 * LANE_LINES,)),),
+    (_Gaussian("road_edges", (ROAD_EDGES, IDX_N, 2)),),
+    (_Gaussian("lead", (LEADS, *_LEAD)), _Mixture("lead", _LEAD, LEAD_HYPOTHESES, LEADS)),
+    (_Probabilities("lead_prob", (LEADS,)),),
+    (_Choice("desire_state", (DESIRE_LEN,)),),
+    (_Choice("desire_pred", (DESIRE_PREDICTIONS, DESIRE_LEN)),),
+    (_Probabilities("meta", tuple(META_LAYOUTS)),),
+    (_Gaussian("pose", (6,)),),
+    (_Gaussian("wide_from_device_euler", (3,)),),
+    (_Gaussian("road_transform", (6,)),),
+)
+# Heads that only some networks have: commands, and the pose in simulation.
+_OPTIONAL: tuple[tuple[_Head, ...], ...] = (
+    (_Gaussian("action", (2,)),),
+    (_Gaussian("desired_curvature", (1,)),),
+    (_Gaussian("sim_pose", (6,)),),
+)
+
+
+class OutputParser:
+    """Parses vectors of one network. Slices are checked once, here, so that `parse` cannot fail.
+
+    `slices` maps head names to (start, stop) below `size`, the length of the vector. Raises
+    ModeldError naming every head that the messages need and the network lacks, or the head whose
+    width fits no known form.
+    """
+
+    def __init__(self, slices: Mapping[str, tuple[int, int]], size: int) -> None:
+        for name, (start, stop) in slices.items():
+            if not 0 <= start < stop <= size:
+                raise ModeldError(
+                    f"output slice {name} is [{start}, {stop}) of a vector of {size}; "
+                    "build the artifact again from a model with valid slices"
+                )
+        missing = [forms[0].name for forms in _REQUIRED if forms[0].name not in slices]
+        if missing:
+            raise ModeldError(
+                f"the model has no output {', '.join(missing)}; "
+                "the messages need all of them, so run a driving model that has them"
+            )
+        known = [forms for forms in _REQUIRED + _OPTIONAL if forms[0].name in slices]
+        self._size = size
+        self._heads = [
+            (slice(*slices[forms[0].name]), _form(forms, slices[forms[0].name])) for forms in known
+        ]
+        parsed = {head.name for _, head in self._heads}
+        self._raw = [(name, slice(*s)) for name, s in slices.items() if name not in parsed]
+
+    def parse(self, vector: Array) -> dict[str, Array]:
+        """Named arrays of a float32 vector of `size` elements (any shape), no batch axis.
+
+        Gaussian heads give `name` and `name_stds`; mixtures also `name_weights`,
+        `name_hypotheses` and `name_stds_hypotheses`; unknown heads their raw values. Means and
+        raw values are views of the vector.
+        """
+        flat = vector.reshape(self._size)
+        outputs: dict[str, Array] = {name: flat[where] for name, where in self._raw}
+        for where, head in self._heads:
+            head.parse(flat[where], outputs)
+        return outputs
+
+
+def _form(forms: tuple[_Head, ...], where: tuple[int, int]) -> _Head:
+    width = where[1] - where[0]
+    for head in forms:
+        if width == head.width() or (isinstance(head, _Probabilities) and width in head.widths):
+            return head
+    raise ModeldError(
+        f"output {forms[0].name} has {width} elements, expected "
+        f"{' or '.join(str(head.width()) for head in forms)}; "
+        "build the artifact from a model whose slices fit its outputs"
+    )
