@@ -1,0 +1,225 @@
+"""Runs an ONNX graph on tinygrad tensors with our operators: values known at build time in numpy,
+all others lazily on the device, nothing through a C compiler.
+
+Calling the runner builds the tinygrad graph; the caller realizes the outputs (inside a JIT to
+capture the kernels). Every call after the first creates no new constants.
+"""
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from tinygrad import Tensor
+from tinygrad.helpers import Metadata
+from tinygrad.tensor import _METADATA
+
+from compile.folding import fold
+from compile.graph import NeedsConstantError, ValueTypes, node_label
+from compile.ops import build_op_table
+from compile.ops.registry import Array, Context, Op, OpTable, UnsupportedNodeError, Value, select
+from compile.values import (
+    DeviceConstants,
+    array_of,
+    attributes_of,
+    frozen_arrays,
+    sparse_array_of,
+)
+from modeld.errors import ModeldError
+
+Environment = MutableMapping[str, Value]
+
+# What tinygrad and numpy raise on shapes, types and attributes they cannot take.
+_OPERATOR_ERRORS = (
+    AssertionError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node with its attributes read and its operator chosen."""
+
+    proto: onnx.NodeProto
+    label: str
+    attributes: dict[str, Any]
+    op: Op
+    has_subgraph: bool
+
+
+class GraphRunner:
+    """A model ready to be called with tensors.
+
+    `inputs` names the graph inputs that are neither initializers nor frozen; `outputs` the graph
+    outputs, in order. `constants` holds what lives on the device between runs. Nodes are
+    selected and checked on construction: UnsupportedNodeError, NeedsConstantError or ModeldError.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        *,
+        base_dir: Path | None = None,
+        frozen: Mapping[str, Any] | None = None,
+        table: OpTable | None = None,
+    ) -> None:
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        self._base_dir = base_dir
+        self._table = build_op_table() if table is None else table
+        self._opsets = {o.domain: o.version for o in model.opset_import}
+        self._types = ValueTypes(model)
+        self._graph = model.graph
+        self.constants = DeviceConstants()
+        self._nodes: dict[int, list[_Node]] = {}
+        self._initializers: dict[int, dict[str, Array]] = {}
+        self._folded: dict[tuple[str, str], list[Array] | None] = {}
+        frozen_values = frozen_arrays(frozen or {})
+        known = frozen_values.keys() | {t.name for t in self._graph.initializer}
+        known |= {t.values.name for t in self._graph.sparse_initializer}
+        self._frozen = frozen_values
+        self.inputs = tuple(i.name for i in self._graph.input if i.name not in known)
+        self.outputs = tuple(o.name for o in self._graph.output)
+        self._prepare(self._graph)
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Graph outputs by name, lazy, for `inputs` by name."""
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing:
+            raise ModeldError(f"no value for the inputs {', '.join(missing)}; give every input")
+        environment: Environment = {name: inputs[name] for name in self.inputs}
+        environment.update(self._frozen)
+        self._run(self._graph, environment, "")
+        return {name: self._tensor(name, environment[name]) for name in self.outputs}
+
+    def _prepare(self, graph: onnx.GraphProto) -> list[_Node]:
+        """Nodes of a graph or subgraph, kept by identity: a subgraph runs many times."""
+        if id(graph) not in self._nodes:
+            self._nodes[id(graph)] = [self._prepare_node(node) for node in graph.node]
+            arrays = {t.name: array_of(t, self._base_dir) for t in graph.initializer}
+            arrays |= {t.values.name: sparse_array_of(t) for t in graph.sparse_initializer}
+            self._initializers[id(graph)] = arrays
+        return self._nodes[id(graph)]
+
+    def _prepare_node(self, proto: onnx.NodeProto) -> _Node:
+        label = node_label(proto)
+        opset = self._opsets.get(proto.domain, 1)
+        op = select(self._table, proto.domain, proto.op_type, opset)
+        if op is None:
+            domain = proto.domain or "ai.onnx"
+            raise UnsupportedNodeError(
+                f"node {label}: operator {proto.op_type} of {domain} opset {opset} is not "
+                "supported; run `modeld-compile coverage` for the whole list"
+            )
+        attributes = attributes_of(proto, self._base_dir)
+        unknown = op.unknown_attributes(attributes)
+        if unknown:
+            raise UnsupportedNodeError(
+                f"node {label}: {proto.op_type} is not supported with {', '.join(unknown)}; "
+                "export the model without"
+            )
+        subgraphs = [v for v in attributes.values() if isinstance(v, onnx.GraphProto)]
+        for subgraph in subgraphs:
+            self._prepare(subgraph)
+        return _Node(proto, label, attributes, op, bool(subgraphs))
+
+    def _run(self, graph: onnx.GraphProto, environment: Environment, scope: str) -> None:
+        for name, array in self._initializers[id(graph)].items():
+            environment.setdefault(name, array)
+        environment[""] = None
+        for node in self._prepare(graph):
+            with _attributed_to(node.label):
+                results = self._run_node(node, environment, scope)
+            for name, value in zip(node.proto.output, results, strict=False):
+                if name:
+                    environment[name] = value
+
+    def _run_node(self, node: _Node, environment: Environment, scope: str) -> Sequence[Value]:
+        values = [environment[name] for name in node.proto.input]
+        foldable = all(v is None or isinstance(v, np.ndarray) for v in values)
+        if foldable and not node.has_subgraph and node.op.random is None:
+            folded = self._fold(node, values, scope)
+            if folded is not None:
+                return folded
+        try:
+            results = self._apply(node, values, environment, scope)
+        except _OPERATOR_ERRORS as error:
+            text = " ".join(str(error).split())
+            raise ModeldError(
+                f"node {node.label}: {node.proto.op_type} cannot be built: {text or repr(error)}"
+            ) from error
+        return [
+            self._types.coerce(name, value)
+            for name, value in zip(node.proto.output, results, strict=False)
+        ]
+
+    def _fold(self, node: _Node, values: Sequence[Any], scope: str) -> list[Array] | None:
+        key = (scope, next(name for name in node.proto.output if name))
+        if key not in self._folded:
+            arrays = fold(node.proto, values, self._opsets)
+            if arrays is not None:
+                names = node.proto.output
+                arrays = [self._types.coerce(n, a) for n, a in zip(names, arrays, strict=True)]
+            self._folded[key] = arrays
+        return self._folded[key]
+
+    def _apply(
+        self, node: _Node, values: Sequence[Value], environment: Environment, scope: str
+    ) -> Sequence[Value]:
+        arguments = [self._argument(node, position, value) for position, value in enumerate(values)]
+        while arguments and arguments[-1] is None:
+            arguments.pop()
+        keywords = dict(node.attributes)
+        if node.op.context:
+            keywords["context"] = self._context(node, environment, scope)
+        result = node.op.run(*arguments, **keywords)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _argument(self, node: _Node, position: int, value: Value) -> Value:
+        if position in node.op.constants:
+            if isinstance(value, Tensor):
+                raise NeedsConstantError(node.proto, position, self._graph)
+            return value
+        return value if node.op.any_value else self._tensor(node.proto.input[position], value)
+
+    def _tensor(self, name: str, value: Value) -> Any:
+        if isinstance(value, np.ndarray):
+            return self.constants.tensor(name, value)
+        if isinstance(value, list):
+            return [self._tensor(name, item) for item in value]
+        return value
+
+    def _context(self, node: _Node, environment: Environment, scope: str) -> Context:
+        def run_subgraph(graph: onnx.GraphProto, inputs: list[Value], label: str) -> list[Value]:
+            inner: Environment = ChainMap({}, environment)
+            inner.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
+            self._run(graph, inner, f"{scope}/{node.label}/{label}")
+            return [inner[o.name] for o in graph.output]
+
+        return Context(
+            node.label,
+            self._opsets.get(node.proto.domain, 1),
+            tuple(bool(name) for name in node.proto.output),
+            tuple(self._types.shape(name) for name in node.proto.output),
+            run_subgraph,
+        )
+
+
+@contextmanager
+def _attributed_to(label: str) -> Iterator[None]:
+    """Mark what tinygrad builds meanwhile with the node's name; kernels carry it as metadata."""
+    before = _METADATA.set(Metadata(name=label))
+    try:
+        yield
+    finally:
+        _METADATA.set(before)
