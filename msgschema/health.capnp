@@ -1,0 +1,58 @@
+@0xf5a1c07d63b92e48;
+# How this daemon fares. It travels in the last slot that openpilot reserves for others, under the
+# id which that slot has there, so that openpilot's readers see an empty struct and skip it.
+
+struct ModeldHealth @0xa4f1eb3323f5f582 {
+  # Identity (sha256:…) and name of the loaded artifact; empty while none is.
+  artifactId @0 :Text;
+  artifactName @1 :Text;
+  verdict @2 :Verdict;
+  # Why the verdict is not ok, one reason a line, both sides named.
+  verdictReasons @3 :List(Text);
+  state @4 :State;
+  # One line about the state when it is not running: what is waited for or missing.
+  stateReason @5 :Text;
+  counters @6 :Counters;
+  # Of the last completed turn, in order.
+  stages @7 :List(Stage);
+  # End of frame of the last published frame and its age at logMonoTime; 0 and 0 before the first.
+  lastFrameId @8 :UInt32;
+  lastFrameEof @9 :UInt64;
+  lastFrameAgeNs @10 :UInt64;
+  uptimeNs @11 :UInt64;
+
+  enum Verdict {
+    unknown @0;
+    ok @1;
+    degraded @2;
+    refuse @3;
+  }
+
+  enum State {
+    loading @0;
+    warming @1;
+    running @2;
+    degraded @3;
+    stalled @4;
+  }
+
+  # Since the daemon started.
+  struct Counters {
+    frames @0 :UInt64;
+    drops @1 :UInt64;
+    outOfSyncPairs @2 :UInt64;
+    nonFiniteOutputs @3 :UInt64;
+    frozenOutputs @4 :UInt64;
+    cacheHits @5 :UInt64;
+    cacheMisses @6 :UInt64;
+    rejectedMessages @7 :UInt64;
+    rejectedFrames @8 :UInt64;
+    deadlineMisses @9 :UInt64;
+    reconnects @10 :UInt64;
+  }
+
+  struct Stage {
+    name @0 :Text;
+    durationNs @1 :UInt64;
+  }
+}
