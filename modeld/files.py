@@ -18,7 +18,7 @@ def write_atomic(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
             # mkstemp makes private files; results are for others to read, so follow the umask.
             os.fchmod(stream.fileno(), 0o666 & ~_umask())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

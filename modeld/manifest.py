@@ -343,8 +343,8 @@ def _check_format(document: dict[str, Any]) -> None:
         raise ModeldError(f"{MANIFEST_FILE} has format {found[0]!r}, this runtime reads {FORMAT!r}")
     if not isinstance(found[1], int) or isinstance(found[1], bool) or found[1] != FORMAT_VERSION:
         raise FormatVersionError(
-            f"{MANIFEST_FILE} has format version {found[1]!r}, this runtime reads {FORMAT_VERSION}; "
-            "use the runtime that belongs to it or build the artifact again"
+            f"{MANIFEST_FILE} has format version {found[1]!r}, this runtime reads "
+            f"{FORMAT_VERSION}; use the runtime that belongs to it or build the artifact again"
         )
 
 

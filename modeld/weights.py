@@ -34,8 +34,8 @@ def stream_weights(artifact: Artifact) -> Iterator[tuple[int, bytes]]:
         if start != position or stop - start != weight.bytes:
             raise refused(
                 Reason.MALFORMED,
-                f"{WEIGHTS_FILE}: {weight.name} spans {start}..{stop}, expected {weight.bytes} bytes "
-                f"from {position}",
+                f"{WEIGHTS_FILE}: {weight.name} spans {start}..{stop}, "
+                f"expected {weight.bytes} bytes from {position}",
             )
         while position < stop:
             if not data:

@@ -1,1 +1,1 @@
-
+"""The sub-commands of `modeld`, one file each."""

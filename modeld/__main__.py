@@ -1,0 +1,7 @@
+"""`python -m modeld`."""
+
+import sys
+
+from modeld.cli import main
+
+sys.exit(main())

@@ -1,0 +1,59 @@
+"""`modeld exec DIR --inputs X --out Y`: one run of the model on named arrays."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+from safetensors.numpy import load_file, save
+
+from modeld.artifact import open_artifact
+from modeld.commands import options
+from modeld.errors import ModeldError
+from modeld.executor import Executor
+from modeld.files import write_atomic
+from modeld.opencl import select_device
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's flags."""
+    options.add_artifact(parser)
+    parser.add_argument("--inputs", type=Path, required=True, metavar="X.safetensors")
+    parser.add_argument("--out", type=Path, required=True, metavar="Y.safetensors")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run once; state inputs in the file are the initial state, next states come out with it."""
+    arrays = load_arrays(args.inputs)
+    artifact = open_artifact(args.artifact, args.pin)
+    pairs = artifact.manifest.contract.state
+    state = {pair.input: arrays.pop(pair.input) for pair in pairs if pair.input in arrays}
+    executor = Executor(
+        artifact,
+        select_device(args.device) if args.device else None,
+        allow=args.allow,
+        cache=options.program_cache(args),
+        initial_state=state,
+    )
+    outputs = executor.run("run_model", arrays)
+    executor.keep_programs()
+    following = executor.state()
+    outputs |= {pair.output: following[pair.input] for pair in pairs}
+    try:
+        write_atomic(args.out, save({k: np.ascontiguousarray(v) for k, v in outputs.items()}))
+    except OSError as error:
+        raise ModeldError(f"{args.out} cannot be written ({error.strerror})") from None
+    for name, array in sorted(outputs.items()):
+        print(f"{name} {array.dtype}{list(array.shape)}")
+    return 0
+
+
+def load_arrays(path: Path) -> dict[str, npt.NDArray[np.generic]]:
+    """All arrays of a safetensors file by name. Raises ModeldError when it cannot be read."""
+    try:
+        return dict(load_file(path))
+    except OSError as error:
+        raise ModeldError(f"{path} cannot be read ({error.strerror or error})") from None
+    except safetensors.SafetensorError as error:
+        raise ModeldError(f"{path} is no safetensors file ({error})") from None

@@ -1,0 +1,170 @@
+"""The artifact's buffers on the device, and the host arrays that go up and come down."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from modeld.artifact import Artifact
+from modeld.errors import ModeldError
+from modeld.manifest import Argument, FrozenInput, Tensor
+from modeld.programs import opencl_errors
+from modeld.weights import stream_weights
+
+Array = npt.NDArray[np.generic]
+
+
+class DeviceMemory:
+    """All allocations of one artifact except camera frames.
+
+    Inputs are staged in one host array per input buffer, so that the small inputs, which share a
+    buffer, go up in one transfer; outputs come down into one host array per output buffer.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, artifact: Artifact) -> None:
+        self._queue = queue
+        self._context = queue.context
+        self._roles = {buffer.name: buffer.role for buffer in artifact.manifest.buffers}
+        self._sizes = {buffer.name: buffer.bytes for buffer in artifact.manifest.buffers}
+        self._bindings = {binding.tensor: binding for binding in artifact.manifest.bindings}
+        with opencl_errors("allocating device memory"):
+            self._buffers = {
+                name: cl.Buffer(self._context, _flags(role), self._sizes[name])
+                for name, role in self._roles.items()
+                if role != "frame"
+            }
+        self._views: dict[tuple[str, int, int], cl.Buffer] = {}
+        self._staged = {name: self._host_array(name) for name in self._named("input")}
+        self._downloaded = {name: self._host_array(name) for name in self._named("output")}
+        self._dirty: dict[str, None] = {}
+        self._upload_weights(artifact)
+        self.zero_state()
+
+    def role(self, buffer: str) -> str:
+        """The manifest's role of `buffer`."""
+        return self._roles[buffer]
+
+    def view(self, argument: Argument) -> cl.MemoryObject:
+        """The buffer, sub-buffer or image that a kernel argument names."""
+        key = (argument.buffer, argument.offset, argument.bytes)
+        if key not in self._views:
+            whole = self._buffers[argument.buffer]
+            full = argument.offset == 0 and argument.bytes == self._sizes[argument.buffer]
+            self._views[key] = (
+                whole if full else whole.get_sub_region(argument.offset, argument.bytes)
+            )
+        if argument.image is None:
+            return self._views[key]
+        raise ModeldError(
+            f"argument in {argument.buffer} is an image2d, which this runtime cannot bind; "
+            "build the artifact without --image"
+        )
+
+    def stage(self, tensors: Iterable[Tensor], arrays: Mapping[str, Array]) -> None:
+        """Put `arrays` into the host side of their buffers; `upload` sends them.
+
+        Exactly the `tensors` must be given, in their shape and dtype. Raises ModeldError.
+        """
+        wanted = {tensor.name: tensor for tensor in tensors}
+        if wanted.keys() != arrays.keys():
+            missing, extra = wanted.keys() - arrays.keys(), arrays.keys() - wanted.keys()
+            raise ModeldError(
+                f"inputs missing: {_listed(missing)}; unknown: {_listed(extra)}; "
+                f"wanted: {_listed(wanted)}"
+            )
+        for name, tensor in wanted.items():
+            array = arrays[name]
+            if array.shape != tensor.shape or array.dtype != tensor.dtype:
+                raise ModeldError(
+                    f"input {name} is {array.dtype}{list(array.shape)}, "
+                    f"the model wants {tensor.dtype}{list(tensor.shape)}"
+                )
+            binding = self._bindings[name]
+            target = self._staged[binding.buffer][binding.offset :][: binding.bytes]
+            target[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+            self._dirty[binding.buffer] = None
+
+    def upload(self) -> list[cl.Event]:
+        """Enqueue the transfer of every buffer staged since the last call."""
+        events = [
+            cl.enqueue_copy(self._queue, self._buffers[name], self._staged[name], is_blocking=False)
+            for name in self._dirty
+        ]
+        self._dirty.clear()
+        return events
+
+    def download(self) -> list[cl.Event]:
+        """Read all output buffers; returns when the queue has done all its work."""
+        events = [
+            cl.enqueue_copy(self._queue, array, self._buffers[name], is_blocking=False)
+            for name, array in self._downloaded.items()
+        ]
+        self._queue.finish()
+        return events
+
+    def results(self, tensors: Iterable[Tensor]) -> dict[str, Array]:
+        """Copies of the outputs that `download` brought, by name."""
+        return {tensor.name: self._result(tensor) for tensor in tensors}
+
+    def read(self, buffer: str, tensor: Tensor) -> Array:
+        """Read one tensor's worth of bytes from the start of any buffer, at once."""
+        array = np.empty(tensor.shape, tensor.dtype)
+        if array.size:
+            cl.enqueue_copy(self._queue, array, self._buffers[buffer])
+        return array
+
+    def write(self, buffer: str, array: Array) -> None:
+        """Write `array` to the start of any buffer, at once."""
+        cl.enqueue_copy(self._queue, self._buffers[buffer], np.ascontiguousarray(array))
+
+    def zero_state(self) -> None:
+        """Fill both halves of every state pair with zero."""
+        with opencl_errors("zeroing the recurrent state"):
+            for name in self._named("state"):
+                zero = np.zeros(1, np.uint8)
+                cl.enqueue_fill_buffer(self._queue, self._buffers[name], zero, 0, self._sizes[name])
+            self._queue.finish()
+
+    def _result(self, tensor: Tensor) -> Array:
+        binding = self._bindings[tensor.name]
+        piece = self._downloaded[binding.buffer][binding.offset :][: binding.bytes]
+        return piece.copy().view(tensor.dtype).reshape(tensor.shape)
+
+    def _named(self, role: str) -> list[str]:
+        return [name for name, found in self._roles.items() if found == role]
+
+    def _host_array(self, name: str) -> npt.NDArray[np.uint8]:
+        return np.zeros(self._sizes[name], np.uint8)
+
+    def _upload_weights(self, artifact: Artifact) -> None:
+        with opencl_errors("uploading weights"):
+            for offset, piece in stream_weights(artifact):
+                # Blocking, since `piece` is the only copy and is dropped on return.
+                cl.enqueue_copy(self._queue, self._buffers["weights"], piece, dst_offset=offset)
+
+
+def check_frozen(frozen: Sequence[FrozenInput], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Drop inputs that were frozen at build time, after comparing them with the frozen value.
+
+    Raises ModeldError when another value is given.
+    """
+    known = {entry.name: entry for entry in frozen}
+    for name in known.keys() & arrays.keys():
+        array = np.ascontiguousarray(arrays[name])
+        if hashlib.sha256(array.tobytes()).hexdigest() != known[name].sha256:
+            raise ModeldError(
+                f"input {name} was frozen at build time to another value; leave it out, or build "
+                f"the artifact with --const {name}=…"
+            )
+    return {name: array for name, array in arrays.items() if name not in known}
+
+
+def _flags(role: str) -> int:
+    read_only = role == "weights"
+    return int(cl.mem_flags.READ_ONLY if read_only else cl.mem_flags.READ_WRITE)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,94 @@
+"""Does the artifact compute here what it computed where it was built?
+
+The known runs come with the artifact. They run on this device before the daemon says that it is
+ready, since drivers have been seen to give zeros, NaN or another network's numbers.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+from safetensors.numpy import load
+
+from modeld.artifact import Artifact
+from modeld.errors import ModeldError
+from modeld.executor import Executor
+from modeld.manifest import REFERENCE_FILE
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Result of a passed self-test: exact where all outputs equal the build's bit for bit."""
+
+    exact: bool
+    worst: dict[str, float]  # output -> largest absolute difference over all seeds
+
+
+def check(executor: Executor, artifact: Artifact) -> SelfTest:
+    """Run the artifact's known inputs and compare; leaves the state at zero.
+
+    Raises ModeldError naming the output, the difference and the allowance.
+    """
+    reference = artifact.manifest.reference
+    try:
+        stored = load(artifact.read(REFERENCE_FILE))
+    except safetensors.SafetensorError as error:
+        raise ModeldError(
+            f"{REFERENCE_FILE} is damaged ({error}); build the artifact again"
+        ) from None
+    digest, worst = hashlib.sha256(), {}
+    for seed in reference.seeds:
+        executor.reset()
+        inputs = _named(stored, f"{seed}/input/")
+        expected = _named(stored, f"{seed}/output/")
+        for _ in range(reference.turns):
+            outputs = executor.run("run_model", inputs)
+        for name in sorted(outputs):
+            digest.update(np.ascontiguousarray(outputs[name]).tobytes())
+            difference = _compare(artifact, seed, name, outputs[name], expected)
+            worst[name] = max(worst.get(name, 0.0), difference)
+    executor.reset()
+    return SelfTest(exact=digest.hexdigest() == reference.digest, worst=worst)
+
+
+def _named(stored: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in stored.items()
+        if name.startswith(prefix)
+    }
+
+
+def _compare(
+    artifact: Artifact, seed: int, name: str, found: Array, expected: Mapping[str, Array]
+) -> float:
+    """Largest absolute difference. Raises ModeldError when it is beyond the tolerance."""
+    known = expected.get(name)
+    if known is None or known.shape != found.shape or known.dtype != found.dtype:
+        raise ModeldError(
+            f"{REFERENCE_FILE} has no {seed}/output/{name} of {found.dtype}{list(found.shape)}; "
+            "build the artifact again"
+        )
+    if not found.size:
+        return 0.0
+    tolerance = next(t for t in artifact.manifest.reference.tolerances if t.output == name)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity; equal values are settled first
+        distance = np.where(found == known, 0.0, np.abs(found.astype("f8") - known.astype("f8")))
+    # NaN here and in the reference at one place is agreement too.
+    distance = np.where(np.isnan(found.astype("f8")) & np.isnan(known.astype("f8")), 0.0, distance)
+    allowed = float(tolerance.absolute) + float(tolerance.relative) * np.abs(known.astype("f8"))
+    if not np.all(distance <= allowed):
+        place = np.unravel_index(
+            np.nanargmax(np.nan_to_num(distance - allowed, nan=np.inf)), found.shape
+        )
+        raise ModeldError(
+            f"self-test failed: {name}{[int(i) for i in place]} is {found[place]!s}, "
+            f"the build had {known[place]!s} (seed {seed}, allowed {tolerance.absolute} + "
+            f"{tolerance.relative} relative); this device or driver computes something else"
+        )
+    return float(np.max(distance))
