@@ -1,0 +1,111 @@
+"""Redrawing a clip's picture as another camera at the same place would have taken it.
+
+Both cameras look the same way, so a ray's pixel in the clip is
+`distort(K_clip · K_camera⁻¹ · pixel)`; the mounting angles stay untouched and are published as
+calibration. What the clip's lens did not see is filled with its nearest border pixel.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from modeld.calibration import Intrinsics
+from modeld.cameras.frame import FrameLayout
+from modeld.errors import ModeldError
+from modeld.replay.sidecar import Sidecar
+from modeld.replay.video import Picture
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+
+# Bilinear weights in 1/16 of a pixel: 255 * 16 * 16 and the rounding half just fit 16 bits.
+_STEPS = 16
+
+
+def clip_pixels(sidecar: Sidecar, camera: Intrinsics, pixels: Floats) -> Floats:
+    """Where pixels (…, 2) (x, y) of `camera` lie in the clip, (…, 2), lens included.
+
+    Distortion is the Brown-Conrady model with k1, k2, p1, p2, k3 in OpenCV's order.
+    """
+    homogeneous = np.concatenate([pixels, np.ones((*pixels.shape[:-1], 1))], -1)
+    rays = homogeneous @ np.linalg.inv(camera.matrix).T
+    x, y = rays[..., 0], rays[..., 1]
+    k1, k2, p1, p2, k3 = sidecar.distortion
+    r2 = x * x + y * y
+    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
+    bent_x = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
+    bent_y = y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
+    bent: Floats = np.stack([bent_x, bent_y, np.ones_like(x)], -1) @ sidecar.camera.matrix.T
+    return bent[..., :2]
+
+
+class Resampler:
+    """Redraws a clip's pictures into NV12 buffers of a camera's geometry."""
+
+    def __init__(self, sidecar: Sidecar, camera: Intrinsics, layout: FrameLayout) -> None:
+        self._size = (sidecar.camera.width, sidecar.camera.height)
+        self._layout = layout
+        width, height = self._size
+        rows, columns = np.mgrid[0 : layout.height, 0 : layout.width].astype(np.float64)
+        places = clip_pixels(sidecar, camera, np.stack([columns, rows], -1))
+        self._luma = _Bilinear(places, width, height)
+        # A chroma sample belongs to the upper left luma pixel of its four, as in the warp.
+        self._chroma = _Bilinear(places[::2, ::2] / 2, width // 2, height // 2)
+
+    def __call__(self, picture: Picture) -> Bytes:
+        """The picture as `layout.bytes` bytes of NV12.
+
+        Raises ModeldError when it has another size than the sidecar says.
+        """
+        if picture.size != self._size:
+            raise ModeldError(
+                f"picture is {picture.size[0]}x{picture.size[1]} but its sidecar says "
+                f"{self._size[0]}x{self._size[1]}; correct size, focal_length and center there"
+            )
+        layout = self._layout
+        data = np.zeros(layout.bytes, np.uint8)
+        luma, chroma = nv12_views(data, layout)
+        luma[:] = self._luma(picture.luma)
+        for channel in range(2):
+            chroma[..., channel] = self._chroma(picture.chroma[..., channel])
+        return data
+
+
+def nv12_views(data: Bytes, layout: FrameLayout) -> tuple[Bytes, Bytes]:
+    """Views of an NV12 buffer: luma (height, width) and chroma (height / 2, width / 2, 2)."""
+    luma = data[: layout.stride * layout.height].reshape(layout.height, layout.stride)
+    chroma = data[layout.uv_offset : layout.bytes].reshape(layout.height // 2, layout.stride)
+    pairs = chroma[:, : layout.width].reshape(layout.height // 2, layout.width // 2, 2)
+    return luma[:, : layout.width], pairs
+
+
+class _Bilinear:
+    """Bilinear reading of one plane at fixed places; places outside read the nearest border."""
+
+    def __init__(self, places: Floats, width: int, height: int) -> None:
+        self._shape = places.shape[:2]
+        x = np.clip(places[..., 0].ravel(), 0, width - 1)
+        y = np.clip(places[..., 1].ravel(), 0, height - 1)
+        left = np.minimum(x.astype(np.intp), width - 2)
+        top = np.minimum(y.astype(np.intp), height - 2)
+        right_weight = np.rint((x - left) * _STEPS).astype(np.uint16)
+        low_weight = np.rint((y - top) * _STEPS).astype(np.uint16)
+        first = top * width + left
+        steps, across, down = np.uint16(_STEPS), right_weight, low_weight
+        self._taps = (
+            (first, (steps - across) * (steps - down)),
+            (first + 1, across * (steps - down)),
+            (first + width, (steps - across) * down),
+            (first + width + 1, across * down),
+        )
+
+    def __call__(self, plane: Bytes) -> Bytes:
+        source = plane.astype(np.uint16).ravel()
+        total = np.full(self._taps[0][0].shape, _STEPS * _STEPS // 2, np.uint16)
+        tap = np.empty_like(total)
+        for index, weight in self._taps:
+            # mode="clip" skips the bounds check's copy; the indices are in bounds by construction.
+            source.take(index, out=tap, mode="clip")
+            tap *= weight
+            total += tap
+        total >>= 8
+        return total.astype(np.uint8).reshape(self._shape)
