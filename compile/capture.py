@@ -1,0 +1,238 @@
+"""From a tinygrad function to the ordered list of OpenCL launches that compute it.
+
+tinygrad's capture hook records the schedule of one run; nothing is executed meanwhile. What comes
+out names every storage by its role and every launch by its source, so that memory can be planned
+and the list replayed without tinygrad.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from tinygrad import Tensor
+from tinygrad.engine.realize import capturing, lower_and_compile, run_linear
+from tinygrad.helpers import is_image_shape
+from tinygrad.uop.ops import Ops, ProgramInfo, UOp
+
+from modeld.errors import ModeldError
+from modeld.manifest import Image
+
+Array = npt.NDArray[np.generic]
+GraphFunction = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory that launches read or write: `role` is input, weight, scratch or output.
+
+    `name` is the tensor's name for inputs, outputs and weights; `data` holds a weight's values.
+    """
+
+    role: str
+    name: str
+    bytes: int
+    data: Array | None = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A launch argument: bytes [offset, offset + bytes) of storage number `storage`."""
+
+    storage: int
+    offset: int
+    bytes: int
+    access: str
+    image: Image | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch; sizes count work-items. `label` is the name given to the kernel graph."""
+
+    source: str
+    kernel: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    operands: tuple[Operand, ...]
+    label: str
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The captured program. `outputs` maps each output tensor to its storage."""
+
+    launches: tuple[Launch, ...]
+    storages: tuple[Storage, ...]
+    outputs: dict[str, int]
+
+
+def materialize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give each tensor a buffer of its own, so that it can be an output or the next state.
+
+    Inputs handed through, constants and repeated values are copied; in particular the next value
+    of a state never lies in the buffer of the present one.
+    """
+    first: dict[UOp, Tensor] = {}
+    result = {}
+    for name, tensor in tensors.items():
+        uop = tensor.uop
+        shared = uop in first or uop.device is None or uop.has_buffer_identity()
+        result[name] = first.get(uop, tensor).clone("CL") if shared else tensor.contiguous()
+        first.setdefault(uop, result[name])
+    return result
+
+
+class CapturedRun:
+    """A captured function that can be described and, for the check, run by tinygrad."""
+
+    def __init__(
+        self, function: GraphFunction, inputs: Mapping[str, Tensor], names: Mapping[int, str]
+    ) -> None:
+        """Capture `function` called with realized `inputs`.
+
+        `names` gives the name of each constant by the id of its buffer's UOp.
+        Raises ModeldError when a part of it would not run as an OpenCL kernel.
+        """
+        self._input_names = sorted(inputs)
+        self._input_buffers = [inputs[name].uop.base for name in self._input_names]
+        self._outputs, schedule = _record(function, inputs)
+        slots = {
+            buffer: UOp.param(slot, buffer.dtype, buffer.shape, buffer.device)
+            for slot, buffer in enumerate(self._input_buffers)
+        }
+        # The launches must name their inputs and not hold them, as tinygrad's own JIT does.
+        self._linear = lower_and_compile(schedule.substitute(slots, walk=True))
+        self.program = _describe(self._linear, self._outputs, self._input_names, names)
+
+    def run(self) -> dict[str, Array]:
+        """Run the captured launches by tinygrad on the inputs' present contents."""
+        run_linear(self._linear, {}, input_uops=self._input_buffers, jit=True)
+        return {name: tensor.numpy() for name, tensor in self._outputs.items()}
+
+
+class _Recorder:
+    """What tinygrad's capture hook calls instead of running a schedule."""
+
+    def __init__(self) -> None:
+        self.calls: list[UOp] = []
+
+    def add_linear(self, linear: UOp, var_vals: dict[str, int]) -> None:
+        if var_vals:
+            raise ModeldError(
+                f"the model has variable sizes {', '.join(sorted(var_vals))}; give --dim NAME=N"
+            )
+        self.calls.extend(linear.src)
+
+
+def _record(
+    function: GraphFunction, inputs: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], UOp]:
+    recorder = _Recorder()
+    capturing.append(recorder)
+    try:
+        outputs = function(inputs)
+        # One realize for all: separate ones compute shared parts again.
+        Tensor.realize(*outputs.values())
+    finally:
+        capturing.clear()
+    return outputs, UOp(Ops.LINEAR, src=tuple(recorder.calls))
+
+
+def _describe(
+    linear: UOp,
+    outputs: Mapping[str, Tensor],
+    input_names: Sequence[str],
+    constant_names: Mapping[int, str],
+) -> Capture:
+    written = {_storage_of(call.src[1 + i])[0] for call in linear.src for i in _written(call)}
+    storages: list[Storage] = []
+    indices: dict[UOp, int] = {}
+    output_of = {tensor.uop.base: name for name, tensor in outputs.items()}
+
+    def index_of(base: UOp) -> int:
+        if base not in indices:
+            indices[base] = len(storages)
+            storages.append(describe_storage(base))
+        return indices[base]
+
+    def describe_storage(base: UOp) -> Storage:
+        size = base.nbytes()
+        if base.op is Ops.PARAM:
+            return Storage("input", input_names[base.arg.slot], size)
+        if base in output_of:
+            return Storage("output", output_of[base], size)
+        if base in written:
+            return Storage("scratch", "", size)
+        name = constant_names.get(id(base), f"constant_{len(storages)}")
+        return Storage("weight", name, size, base.buffer.numpy())
+
+    launches = tuple(_launch(call, index_of) for call in linear.src)
+    return Capture(
+        launches,
+        tuple(storages),
+        {name: index_of(tensor.uop.base) for name, tensor in outputs.items()},
+    )
+
+
+def _written(call: UOp) -> Sequence[int]:
+    program = call.src[0]
+    if program.op is not Ops.PROGRAM or not isinstance(program.arg, ProgramInfo):
+        raise ModeldError(
+            f"a step of the model became {program.op.name} ({program.arg}), which is no OpenCL "
+            "kernel; this model cannot be captured"
+        )
+    return tuple(program.arg.outs)
+
+
+def _launch(call: UOp, index_of: Callable[[UOp], int]) -> Launch:
+    program, info = call.src[0], call.src[0].arg
+    if info.vars:
+        raise ModeldError(f"kernel {info.function_name} takes run-time sizes; give --dim NAME=N")
+    arguments = [call.src[1 + position] for position in info.globals]
+    operands = []
+    for _, slot, dtype, shape in program.to_elf().signature:
+        base, offset, size = _storage_of(arguments[slot])
+        image = None
+        if is_image_shape(shape):
+            channel = {2: "half", 4: "float"}[dtype.itemsize]
+            image = Image(shape[1], shape[0], channel, shape[1] * 4 * dtype.itemsize)
+        access = _access(info, info.globals[slot])
+        operands.append(Operand(index_of(base), offset, size, access, image))
+    global_size, local_size = info.launch_dims({})
+    if local_size is not None:
+        # tinygrad counts work-groups, OpenCL work-items.
+        global_size = tuple(int(g * n) for g, n in zip(global_size, local_size, strict=True))
+    return Launch(
+        source=program.src[2].arg,
+        kernel=info.function_name,
+        global_size=tuple(global_size),
+        local_size=None if local_size is None else tuple(local_size),
+        operands=tuple(operands),
+        label=program.src[0].arg.name,
+    )
+
+
+def _access(info: ProgramInfo, position: int) -> str:
+    reads, writes = position in info.ins, position in info.outs
+    return "read_write" if reads and writes else "write" if writes else "read"
+
+
+def _storage_of(argument: UOp) -> tuple[UOp, int, int]:
+    """(buffer, byte offset, bytes) of a launch argument, through views of contiguous ranges."""
+    offset, size, view = 0, argument.nbytes(), argument
+    while view.op in (Ops.RESHAPE, Ops.BITCAST, Ops.SHRINK):
+        if view.op is Ops.SHRINK:
+            if len(view.shape) != 1:
+                raise ModeldError(
+                    f"a kernel argument is a {len(view.shape)}-dimensional view, expected a range "
+                    "of a buffer; this model cannot be captured"
+                )
+            start = view.marg[0][0]
+            offset += int(start) * view.dtype.itemsize
+        view = view.src[0]
+    if view.op not in (Ops.BUFFER, Ops.PARAM):
+        raise ModeldError(
+            f"a kernel argument is {view.op.name}, expected a buffer; this model cannot be captured"
+        )
+    return view, offset, size
