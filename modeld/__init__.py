@@ -1,9 +1,9 @@
 """modeld: runs a pinned OpenCL artifact on camera frames and publishes what the model sees.
 
-    from modeld import Executor, open_artifact
+from modeld import Executor, open_artifact
 
-    executor = Executor(open_artifact("artifacts/driving"))
-    outputs = executor.run("run_model", {"new_img": image, "desire": desire, ...})
+executor = Executor(open_artifact("artifacts/driving"))
+outputs = executor.run("run_model", {"new_img": image, "desire": desire, ...})
 """
 
 from typing import Any

@@ -44,8 +44,8 @@ def check(executor: Executor, artifact: Artifact) -> SelfTest:
     digest, worst = hashlib.sha256(), {}
     for seed in reference.seeds:
         executor.reset()
-        inputs = _named(stored, f"{seed}/input/")
-        expected = _named(stored, f"{seed}/output/")
+        inputs = named(stored, f"{seed}/input/")
+        expected = named(stored, f"{seed}/output/")
         for _ in range(reference.turns):
             outputs = executor.run("run_model", inputs)
         for name in sorted(outputs):
@@ -56,7 +56,8 @@ def check(executor: Executor, artifact: Artifact) -> SelfTest:
     return SelfTest(exact=digest.hexdigest() == reference.digest, worst=worst)
 
 
-def _named(stored: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+def named(stored: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays below `prefix` (e.g. `0/input/`), by the rest of their names."""
     return {
         name.removeprefix(prefix): array
         for name, array in stored.items()
