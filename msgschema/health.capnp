@@ -20,6 +20,8 @@ struct ModeldHealth @0xa4f1eb3323f5f582 {
   lastFrameEof @9 :UInt64;
   lastFrameAgeNs @10 :UInt64;
   uptimeNs @11 :UInt64;
+  # Every turn answered since the message before this one, oldest first.
+  turns @12 :List(Turn);
 
   enum Verdict {
     unknown @0;
@@ -49,10 +51,28 @@ struct ModeldHealth @0xa4f1eb3323f5f582 {
     rejectedFrames @8 :UInt64;
     deadlineMisses @9 :UInt64;
     reconnects @10 :UInt64;
+    # Cameras whose frame ids jumped back, or whose timestamps did not advance.
+    frameIdsBack @11 :UInt64;
+    timestampsStalled @12 :UInt64;
   }
 
   struct Stage {
     name @0 :Text;
     durationNs @1 :UInt64;
+  }
+  # Boundaries of a turn in ns on CLOCK_MONOTONIC, and the device's own durations in ns.
+  struct Turn {
+    frameId @0 :UInt32;
+    timestampEof @1 :UInt64;
+    # Main frame in hand; pair complete; outputs on the host; parsed; all messages sent.
+    received @2 :UInt64;
+    synced @3 :UInt64;
+    executed @4 :UInt64;
+    parsed @5 :UInt64;
+    published @6 :UInt64;
+    upload @7 :UInt64;
+    warp @8 :UInt64;
+    model @9 :UInt64;
+    read @10 :UInt64;
   }
 }
