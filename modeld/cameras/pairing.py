@@ -6,10 +6,11 @@ Where timestamps cannot be compared (they stand still, jump back, or the cameras
 different origins), frames are paired in order of arrival, so that the network keeps seeing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from modeld.cameras.frame import Frame, FrameSource, FrameStream
+from modeld.clock import Clock
+from modeld.counts import Count, Report
 from modeld.errors import ModeldError
 
 # Half a frame period: the main camera's next frame is at least this much younger than the last
@@ -24,14 +25,14 @@ RECEIVE_TIMEOUT_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class FramePair:
-    """What one turn looks at. On a one-camera device `extra` is `main`."""
+    """What one turn looks at. On a one-camera device `extra` is `main`.
+
+    `received` is when the main frame came, in ns on the clock.
+    """
 
     main: Frame
     extra: Frame
-
-
-# Called with a kind of fault and a line that describes it.
-Report = Callable[[str, str], None]
+    received: int
 
 
 class _Camera:
@@ -53,13 +54,13 @@ class _Camera:
             return frame, True
         if frame.frame_id < last.frame_id:
             self._report(
-                "frame_id_back",
+                Count.FRAME_IDS_BACK,
                 f"{self._name} camera: frame id went from {last.frame_id} back to "
                 f"{frame.frame_id}; taken as a restarted camera",
             )
         if frame.timestamp_sof <= last.timestamp_sof:
             self._report(
-                "timestamp_stalled",
+                Count.TIMESTAMPS_STALLED,
                 f"{self._name} camera: start of frame {frame.frame_id} is {frame.timestamp_sof} "
                 f"ns, not after {last.timestamp_sof} ns; paired in order of arrival",
             )
@@ -70,7 +71,7 @@ class _Camera:
 class FramePairer:
     """Receives pairs from a source; `report` hears of every fault."""
 
-    def __init__(self, source: FrameSource, report: Report) -> None:
+    def __init__(self, source: FrameSource, clock: Clock, report: Report) -> None:
         main = source.narrow if source.narrow is not None else source.wide
         if main is None:
             raise ModeldError("the frame source has neither a narrow nor a wide camera")
@@ -78,9 +79,11 @@ class FramePairer:
         self._main = _Camera("wide" if self.wide_only else "narrow", main, report)
         two = source.narrow is not None and source.wide is not None
         self._extra = _Camera("wide", source.wide, report) if two and source.wide else None
+        self._clock = clock
         self._report = report
         # A main frame that still waits for its extra frame.
         self._waiting: Frame | None = None
+        self._received = 0
         self._by_arrival = False
 
     @property
@@ -102,7 +105,7 @@ class FramePairer:
         if extra is None:
             return None
         self._waiting = None
-        return FramePair(main, extra)
+        return FramePair(main, extra, self._received)
 
     def _receive_main(self) -> bool:
         while (received := self._main.receive()) is not None:
@@ -110,6 +113,7 @@ class FramePairer:
             ahead = self._ahead_of_extra(frame)
             if ahead or not timed:
                 self._waiting, self._by_arrival = frame, not timed
+                self._received = self._clock.monotonic_ns()
                 return True
         return False
 
@@ -128,7 +132,7 @@ class FramePairer:
                 continue
             if abs(lag) > OUT_OF_SYNC_NS:
                 self._report(
-                    "out_of_sync",
+                    Count.OUT_OF_SYNC,
                     f"frames out of sync by {abs(lag) / 1e6:.1f} ms: main {main.frame_id} at "
                     f"{main.timestamp_sof} ns, extra {frame.frame_id} at {frame.timestamp_sof} ns",
                 )

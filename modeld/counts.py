@@ -1,0 +1,26 @@
+"""What the daemon counts since its start."""
+
+import enum
+from collections.abc import Callable
+
+
+class Count(enum.StrEnum):
+    """What is counted; values are the fields of ModeldHealth.Counters."""
+
+    FRAMES = "frames"
+    DROPS = "drops"
+    OUT_OF_SYNC = "outOfSyncPairs"
+    NON_FINITE = "nonFiniteOutputs"
+    FROZEN = "frozenOutputs"
+    CACHE_HITS = "cacheHits"
+    CACHE_MISSES = "cacheMisses"
+    REJECTED_MESSAGES = "rejectedMessages"
+    REJECTED_FRAMES = "rejectedFrames"
+    DEADLINE_MISSES = "deadlineMisses"
+    RECONNECTS = "reconnects"
+    FRAME_IDS_BACK = "frameIdsBack"
+    TIMESTAMPS_STALLED = "timestampsStalled"
+
+
+# How a part of the daemon tells of a fault: what to count, and one line that describes it.
+Report = Callable[[Count, str], None]
