@@ -28,6 +28,8 @@ from modeld.manifest import (
 from modeld.verdict import Reason
 
 CHUNK_BYTES = 4 << 20
+# A signature takes 150 bytes; this is room for many signers.
+MAX_SIGNATURE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,17 @@ def _open_artifact(directory: Path, pin: str | None) -> Artifact:
         raise refused(Reason.MALFORMED, str(error)) from None
     _check_listing(directory, manifest)
     return Artifact(directory, manifest, digest, content)
+
+
+def read_signature(artifact: Artifact) -> bytes | None:
+    """The signature file's bytes, or None where the artifact has none."""
+    if not (artifact.directory / SIGNATURE_FILE).exists():
+        return None
+    with _open_plain(artifact.directory, SIGNATURE_FILE) as stream:
+        content = stream.read(MAX_SIGNATURE_BYTES + 1)
+    if len(content) > MAX_SIGNATURE_BYTES:
+        raise refused(Reason.BAD_SIGNATURE, f"{SIGNATURE_FILE} is longer than any signature")
+    return content
 
 
 def refused(reason: Reason, message: str) -> ArtifactRefusedError:

@@ -21,13 +21,13 @@ class Reason(enum.StrEnum):
     EXTRA_FILE = "extra-file"
     MODIFIED_FILE = "modified-file"
     UNSAFE_FILE = "unsafe-file"
+    UNSIGNED = "unsigned"
     BAD_SIGNATURE = "bad-signature"
     OTHER_DEVICE_CLASS = "other-device-class"
     MISSING_EXTENSION = "missing-extension"
     ALIGNMENT = "alignment"
     # Degraded: it can run, and the self-test decides whether its results are right.
     UNPINNED = "unpinned"
-    UNSIGNED = "unsigned"
     OTHER_PLATFORM = "other-platform"
     OTHER_DEVICE = "other-device"
     OTHER_DRIVER = "other-driver"
@@ -36,7 +36,6 @@ class Reason(enum.StrEnum):
 DEGRADING = frozenset(
     {
         Reason.UNPINNED,
-        Reason.UNSIGNED,
         Reason.OTHER_PLATFORM,
         Reason.OTHER_DEVICE,
         Reason.OTHER_DRIVER,

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
 
-from modeld.artifact import open_artifact
 from modeld.commands import options
 from modeld.executor import Executor, KernelTime
 from modeld.manifest import REFERENCE_FILE, Call
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Time `run_model` on the artifact's reference inputs; percentiles in milliseconds."""
-    artifact = open_artifact(args.artifact, args.pin)
+    artifact = options.open_trusted(args)
     device = select_device(args.device) if args.device else None
     executor = Executor(
         artifact,

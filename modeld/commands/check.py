@@ -2,7 +2,7 @@
 
 import argparse
 
-from modeld import artifact, opencl, selftest, verdict
+from modeld import opencl, selftest, verdict
 from modeld.commands import options
 from modeld.executor import Executor, preferred_device
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the verdict with its reasons; exit 0 for ok or an allowed degradation."""
-    opened = artifact.open_artifact(args.artifact, args.pin)
+    opened = options.open_trusted(args)
     manifest = opened.manifest
     opened.verify_files()
     print(f"artifact   {manifest.name} ({manifest.contract.kind}, {manifest.contract.generation})")

@@ -8,7 +8,6 @@ import numpy.typing as npt
 import safetensors
 from safetensors.numpy import load_file, save
 
-from modeld.artifact import open_artifact
 from modeld.commands import options
 from modeld.errors import ModeldError
 from modeld.executor import Executor
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run once; state inputs in the file are the initial state, next states come out with it."""
     arrays = load_arrays(args.inputs)
-    artifact = open_artifact(args.artifact, args.pin)
+    artifact = options.open_trusted(args)
     pairs = artifact.manifest.contract.state
     state = {pair.input: arrays.pop(pair.input) for pair in pairs if pair.input in arrays}
     executor = Executor(

@@ -4,7 +4,10 @@ import argparse
 import os
 from pathlib import Path
 
+from modeld.artifact import Artifact, open_artifact
+from modeld.errors import ModeldError
 from modeld.program_cache import ProgramCache
+from modeld.signature import load_public_key, require_signature
 from modeld.verdict import DEGRADING
 
 
@@ -15,6 +18,17 @@ def add_artifact(parser: argparse.ArgumentParser, flag: bool = False) -> None:
     else:
         parser.add_argument("artifact", type=Path, metavar="DIR")
     parser.add_argument("--pin", metavar="sha256:HEX", help="the identity that the build printed")
+    parser.add_argument(
+        "--pin-file", type=Path, metavar="FILE", help="a file whose first line is the pin"
+    )
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="KEY.pub",
+        help="require a signature by this key (repeatable: by one of these keys)",
+    )
     parser.add_argument(
         "--allow",
         action="append",
@@ -31,6 +45,32 @@ def add_artifact(parser: argparse.ArgumentParser, flag: bool = False) -> None:
         metavar="DIR",
         help="where compiled programs are kept (default: systemd's CACHE_DIRECTORY or ~/.cache)",
     )
+
+
+def open_trusted(args: argparse.Namespace) -> Artifact:
+    """Open the artifact that the flags name, under the pin and the keys that they name.
+
+    Raises ModeldError (ArtifactRefusedError with its reason) when it must not be used.
+    """
+    artifact = open_artifact(args.artifact, read_pin(args))
+    if args.trust:
+        require_signature(artifact, [load_public_key(path) for path in args.trust])
+    return artifact
+
+
+def read_pin(args: argparse.Namespace) -> str | None:
+    """The pin from `--pin` or `--pin-file`, or None."""
+    if args.pin_file is None:
+        return str(args.pin) if args.pin else None
+    if args.pin:
+        raise ModeldError("--pin and --pin-file are both given; use one")
+    try:
+        words = args.pin_file.read_text().split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModeldError(f"{args.pin_file} cannot be read ({error})") from None
+    if not words or not words[0].startswith("sha256:"):
+        raise ModeldError(f"{args.pin_file} does not begin with sha256:…; write the pin into it")
+    return str(words[0])
 
 
 def program_cache(args: argparse.Namespace) -> ProgramCache:
