@@ -1,0 +1,1 @@
+"""Stand-ins for the device's clock, wires, camera and GPU: real behaviour, no hardware."""

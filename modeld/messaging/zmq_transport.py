@@ -1,0 +1,144 @@
+"""ZeroMQ publish/subscribe at openpilot's addresses.
+
+One TCP port per service name, `port_of(name)`; one message is one frame holding one unframed
+Cap'n Proto stream message, no topic. Loopback unless told otherwise: nothing here encrypts or
+authenticates.
+"""
+
+import contextlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import zmq
+
+from modeld.errors import ModeldError
+from modeld.messaging.events import find_service
+from msgschema.services import BIG
+
+LOOPBACK = "127.0.0.1"
+
+# openpilot's rule since November 2024: FNV-1a, 64 bits, spread over the unprivileged ports.
+_FIRST_PORT, _LAST_PORT = 8023, 65535
+_FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
+
+# Five seconds of a camera-rate service, one of a CAN-rate one, for a reader that stopped.
+_QUEUED_MESSAGES = 100
+_RECONNECT_MAX_MS = 500
+_LINGER_MS = 500
+
+
+def port_of(name: str) -> int:
+    """The TCP port of a service name."""
+    value = _FNV_OFFSET
+    for byte in name.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return _FIRST_PORT + value % (_LAST_PORT - _FIRST_PORT)
+
+
+class ZmqTransport:
+    """Sockets of one process; not to be used in a fork of it.
+
+    Binds publishers to `bind` ("*" for every interface) and connects inboxes to `connect`.
+    """
+
+    def __init__(self, *, bind: str = LOOPBACK, connect: str = LOOPBACK) -> None:
+        self._bind = bind
+        self._connect = connect
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+
+    def publisher(self, service: str) -> "ZmqPublisher":
+        """Bind the service's port; ModeldError names the address if that fails."""
+        find_service(service)
+        # XPUB is PUB that also tells who subscribes: the cure for lost first messages.
+        socket = self._context.socket(zmq.XPUB)
+        socket.set(zmq.XPUB_VERBOSER, 1)
+        socket.set(zmq.SNDHWM, _QUEUED_MESSAGES)
+        socket.set(zmq.LINGER, _LINGER_MS)
+        address = f"tcp://{self._bind}:{port_of(service)}"
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            socket.close()
+            raise ModeldError(
+                f"cannot publish {service} on {address} ({error}); stop the other publisher or "
+                "bind to another address"
+            ) from None
+        return ZmqPublisher(socket)
+
+    def inbox(self, services: Iterable[str], *, conflate: bool = True) -> "ZmqInbox":
+        """Connect to every name of each service; publishers may come later."""
+        sockets = {}
+        for service in services:
+            socket = self._context.socket(zmq.SUB)
+            socket.set(zmq.CONFLATE, int(conflate))
+            socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
+            socket.set(zmq.LINGER, 0)
+            # A peer that sends more than any queue of openpilot's holds is cut off.
+            socket.set(zmq.MAXMSGSIZE, BIG)
+            socket.subscribe(b"")
+            for name in find_service(service).names:
+                socket.connect(f"tcp://{self._connect}:{port_of(name)}")
+            sockets[service] = socket
+        return ZmqInbox(sockets)
+
+    def close(self) -> None:
+        """Close all sockets; what is queued for connected readers gets half a second."""
+        self._context.destroy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ZmqPublisher:
+    """See `Publisher`."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+        self._subscribers = 0
+
+    def send(self, data: bytes) -> None:
+        """Queue one single-part message for every reader, dropping for those that are full."""
+        self.subscribers()
+        self._socket.send(data, zmq.DONTWAIT)
+
+    def subscribers(self) -> int:
+        """Connected readers. Also empties the queue of comings and goings, so call it often."""
+        while self._socket.poll(0):
+            with contextlib.suppress(zmq.Again):
+                change = self._socket.recv(zmq.DONTWAIT)
+                self._subscribers += {b"\x01": 1, b"\x00": -1}.get(change[:1], 0)
+        return self._subscribers
+
+
+class ZmqInbox:
+    """See `Inbox`."""
+
+    def __init__(self, sockets: dict[str, zmq.Socket[bytes]]) -> None:
+        self._sockets = sockets
+        self._poller = zmq.Poller()
+        for socket in sockets.values():
+            self._poller.register(socket, zmq.POLLIN)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Poll all sockets, at most `timeout_s`."""
+        return bool(self._poller.poll(round(timeout_s * 1000)))
+
+    def receive(self, service: str) -> bytes | None:
+        """One message or None; of a message in several parts, which nobody sends, the last."""
+        socket = self._sockets[service]
+        try:
+            data = socket.recv(zmq.DONTWAIT)
+            while socket.get(zmq.RCVMORE):
+                data = socket.recv(zmq.DONTWAIT)
+        except zmq.Again:
+            return None
+        return data
