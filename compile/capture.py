@@ -15,6 +15,7 @@ from tinygrad.engine.realize import capturing, lower_and_compile, run_linear
 from tinygrad.helpers import is_image_shape
 from tinygrad.uop.ops import Ops, ProgramInfo, UOp
 
+from compile.values import from_numpy_dtype
 from modeld.errors import ModeldError
 from modeld.manifest import Image
 
@@ -83,6 +84,11 @@ def materialize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return result
 
 
+def device_tensor(array: Array) -> Tensor:
+    """`array` in a device buffer of its own."""
+    return Tensor(np.asarray(array, order="C"), dtype=from_numpy_dtype(array.dtype)).realize()
+
+
 class CapturedRun:
     """A captured function that can be described and, for the check, run by tinygrad."""
 
@@ -95,19 +101,21 @@ class CapturedRun:
         Raises ModeldError when a part of it would not run as an OpenCL kernel.
         """
         self._input_names = sorted(inputs)
-        self._input_buffers = [inputs[name].uop.base for name in self._input_names]
+        buffers = [inputs[name].uop.base for name in self._input_names]
         self._outputs, schedule = _record(function, inputs)
         slots = {
             buffer: UOp.param(slot, buffer.dtype, buffer.shape, buffer.device)
-            for slot, buffer in enumerate(self._input_buffers)
+            for slot, buffer in enumerate(buffers)
         }
         # The launches must name their inputs and not hold them, as tinygrad's own JIT does.
         self._linear = lower_and_compile(schedule.substitute(slots, walk=True))
         self.program = _describe(self._linear, self._outputs, self._input_names, names)
 
-    def run(self) -> dict[str, Array]:
-        """Run the captured launches by tinygrad on the inputs' present contents."""
-        run_linear(self._linear, {}, input_uops=self._input_buffers, jit=True)
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the captured launches by tinygrad on `inputs`; all outputs by name."""
+        tensors = [device_tensor(inputs[name]) for name in self._input_names]
+        buffers = [tensor.uop.base for tensor in tensors]
+        run_linear(self._linear, {}, input_uops=buffers, jit=True)
         return {name: tensor.numpy() for name, tensor in self._outputs.items()}
 
 
@@ -125,9 +133,7 @@ class _Recorder:
         self.calls.extend(linear.src)
 
 
-def _record(
-    function: GraphFunction, inputs: Mapping[str, Tensor]
-) -> tuple[dict[str, Tensor], UOp]:
+def _record(function: GraphFunction, inputs: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], UOp]:
     recorder = _Recorder()
     capturing.append(recorder)
     try:

@@ -122,7 +122,12 @@ def _check_driving(interface: ModelInterface, pairs: Iterable[StatePair]) -> tup
                 f"expected {dtypes[0]}{list(allowed[0])}"
             )
     output = next((t for t in interface.outputs if t.name == OUTPUT), None)
-    if output is None or output.dtype != "float32" or len(output.shape) != 2 or output.shape[0] != 1:
+    if (
+        output is None
+        or output.dtype != "float32"
+        or len(output.shape) != 2
+        or output.shape[0] != 1
+    ):
         found = f"{output.dtype}{list(output.shape)}" if output else "missing"
         raise ModeldError(f"driving model: output {OUTPUT} is {found}, expected float32[1, N]")
     if METADATA_KEY not in interface.metadata:

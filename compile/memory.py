@@ -4,10 +4,12 @@ Scratch memory is shared between intermediates whose lifetimes (first to last la
 them) do not overlap, so no two live tensors meet and no launch sees overlapping ranges.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compile.capture import Capture, Storage
+import numpy as np
+
+from compile.capture import Capture, Operand
 from modeld.manifest import Argument, Binding, Buffer, Contract, Tensor
 
 # The largest base-address alignment met on OpenCL devices (NVIDIA); others want 128 or less.
@@ -18,6 +20,15 @@ INPUTS_BUFFER = "inputs"
 OUTPUTS_BUFFER = "outputs"
 WEIGHTS_BUFFER = "weights"
 ARENA_BUFFER = "arena"
+
+
+_ROLES = {
+    IMAGE_INPUT: "input",
+    INPUTS_BUFFER: "input",
+    OUTPUTS_BUFFER: "output",
+    WEIGHTS_BUFFER: "weights",
+    ARENA_BUFFER: "arena",
+}
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,11 @@ class MemoryPlan:
     bindings: tuple[Binding, ...]
     ranges: tuple[Range, ...]
 
-    def argument(self, storage: int, offset: int, size: int, access: str) -> Argument:
-        """The launch argument for bytes [offset, offset + size) of a storage."""
-        place = self.ranges[storage]
-        return Argument(place.buffer, place.offset + offset, size, access)
+    def argument(self, operand: Operand) -> Argument:
+        """The launch argument for an operand."""
+        place = self.ranges[operand.storage]
+        offset = place.offset + operand.offset
+        return Argument(place.buffer, offset, operand.bytes, operand.access, operand.image)
 
 
 def plan_memory(
@@ -55,28 +67,27 @@ def plan_memory(
     kept = [t for t in (*contract.inputs, *contract.outputs) if t.name in states]
 
     bindings = [
-        *_pack(INPUTS_BUFFER, [(t.name, t.bytes) for t in packed]),
-        *(Binding(t.name, t.name, 0, t.bytes) for t in images),
-        *_pack(OUTPUTS_BUFFER, [(t.name, t.bytes) for t in outputs]),
-        *(Binding(t.name, t.name, 0, t.bytes) for t in kept),
+        *_pack(INPUTS_BUFFER, [(t.name, tensor_bytes(t)) for t in packed]),
+        *(Binding(t.name, t.name, 0, tensor_bytes(t)) for t in (*images, *kept)),
+        *_pack(OUTPUTS_BUFFER, [(t.name, tensor_bytes(t)) for t in outputs]),
     ]
-    weights = _pack(
-        WEIGHTS_BUFFER,
-        [(str(i), s.bytes) for i, s in enumerate(capture.storages) if s.role == "weight"],
-    )
-    scratch = _plan_arena(capture)
-    placed = {binding.tensor: Range(binding.buffer, binding.offset, binding.bytes)
-              for binding in bindings}
-    by_index = {int(b.tensor): Range(b.buffer, b.offset, b.bytes) for b in weights} | scratch
+    places = {b.tensor: Range(b.buffer, b.offset, b.bytes) for b in bindings}
+    internal = _place_weights(capture) | _plan_arena(capture)
     ranges = tuple(
-        by_index[i] if i in by_index else placed[storage.name]
-        for i, storage in enumerate(capture.storages)
+        internal[index] if index in internal else places[storage.name]
+        for index, storage in enumerate(capture.storages)
     )
-    roles = {name: "state" for name in states} | {IMAGE_INPUT: "input", INPUTS_BUFFER: "input",
-             OUTPUTS_BUFFER: "output", WEIGHTS_BUFFER: "weights", ARENA_BUFFER: "arena"}
-    ends = _ends([*placed.values(), *by_index.values()])
-    buffers = tuple(Buffer(name, ends[name], roles[name]) for name in sorted(ends))
+    ends = _ends([*places.values(), *internal.values()])
+    buffers = tuple(
+        Buffer(name, size, "state" if name in states else _ROLES[name])
+        for name, size in sorted(ends.items())
+    )
     return MemoryPlan(buffers, tuple(bindings), ranges)
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """Bytes of a contract tensor."""
+    return int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
 
 
 def align(size: int) -> int:
@@ -95,8 +106,17 @@ def _pack(buffer: str, items: Iterable[tuple[str, int]]) -> list[Binding]:
 def _ends(ranges: Iterable[Range]) -> dict[str, int]:
     ends: dict[str, int] = {}
     for place in ranges:
-        ends[place.buffer] = max(ends.get(place.buffer, 0), place.offset + align(place.bytes))
+        ends[place.buffer] = max(ends.get(place.buffer, 0), place.offset + place.bytes)
     return ends
+
+
+def _place_weights(capture: Capture) -> dict[int, Range]:
+    ranges, offset = {}, 0
+    for index, storage in enumerate(capture.storages):
+        if storage.role == "weight":
+            ranges[index] = Range(WEIGHTS_BUFFER, offset, storage.bytes)
+            offset += align(storage.bytes)
+    return ranges
 
 
 def lifetimes(capture: Capture) -> dict[int, tuple[int, int]]:

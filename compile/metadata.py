@@ -100,7 +100,17 @@ _CONSTANTS: dict[str, Callable[[Any], Any]] = {
 } | {
     name: lambda argument: argument
     for name in (
-        "BINUNICODE SHORT_BINUNICODE UNICODE BININT BININT1 BININT2 INT LONG LONG1".split()
+        [
+            "BINUNICODE",
+            "SHORT_BINUNICODE",
+            "UNICODE",
+            "BININT",
+            "BININT1",
+            "BININT2",
+            "INT",
+            "LONG",
+            "LONG1",
+        ]
     )
 }
 

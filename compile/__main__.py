@@ -1,0 +1,7 @@
+"""`python -m compile` is `modeld-compile`."""
+
+import sys
+
+from compile.cli import main
+
+sys.exit(main())

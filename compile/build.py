@@ -1,0 +1,248 @@
+"""The build, from an ONNX file to a verified artifact directory."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+from tinygrad import Tensor as DeviceTensor
+
+from compile.assemble import Parts, assemble
+from compile.capture import Capture, CapturedRun, device_tensor, materialize
+from compile.contract import declared_tensor, read_interface, recognise
+from compile.device import use_device
+from compile.emit import check_target, staged, write_artifact
+from compile.importer import ImportedModel, import_model
+from compile.memory import plan_memory
+from compile.operators import check_operators, is_quantised
+from compile.progress import Progress, Silent
+from compile.runner import GraphRunner
+from compile.samples import SEEDS, TURNS, random_inputs
+from compile.verify import (
+    Known,
+    OnnxRuntime,
+    compare_with,
+    require_equal,
+    require_seeds_differ,
+    run_turns,
+    tolerances,
+)
+from compile.warp import WARP_INPUTS, warp_program
+from modeld.artifact import Artifact, open_artifact
+from modeld.errors import ModeldError
+from modeld.executor import Executor
+from modeld.manifest import Camera, Contract, FrozenInput, OutputError, Tensor, Tolerance
+from modeld.opencl import describe_device, select_device
+from modeld.selftest import check as self_test
+
+Array = npt.NDArray[np.generic]
+
+STAGES = 6
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What to build and how; see `modeld-compile build --help` for the meaning of each part."""
+
+    model: Path
+    out: Path
+    cameras: tuple[Camera, ...] = ()
+    device: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    name: str | None = None
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    reference_inputs: Mapping[str, Array] = field(default_factory=dict)
+
+
+def build(request: BuildRequest, progress: Progress | None = None) -> str:
+    """Build and verify the artifact `request.out`; returns its identity, `sha256:<hex>`.
+
+    Nothing is left behind when it fails. Raises ModeldError for everything a user can cure.
+    """
+    progress = Silent() if progress is None else progress
+    check_target(request.out)
+    device = select_device(request.device)
+    use_device(device)
+
+    progress.stage("reading the model")
+    imported = import_model(request.model, request.dims)
+    check_operators(imported.model)
+    inputs = _inputs(imported, request)
+    samples = {
+        seed: random_inputs(inputs, seed, request.reference_inputs if n == 0 else None)
+        for n, seed in enumerate(SEEDS)
+    }
+    progress.stage("building and running the graph")
+    traced = _trace(imported, request, samples[SEEDS[0]])
+    contract = recognise(
+        read_interface(imported.model, traced.outputs, set(request.constants)),
+        _frozen(request.constants),
+        request.cameras,
+    )
+    progress.stage("running the captured kernels")
+    require_equal("eager and captured run", traced.eager, traced.captured.run(samples[SEEDS[0]]))
+    known = _known_runs(traced.captured, contract, samples)
+    require_seeds_differ(known, _dependent_outputs(traced.captured.program))
+
+    progress.stage("comparing with a second implementation")
+    allowed = tolerances(known.outputs[SEEDS[0]], is_quantised(imported.model))
+    errors = _second_opinion(imported, request, contract, known, allowed, progress)
+
+    progress.stage("planning memory and writing the artifact")
+    plan = plan_memory(traced.captured.program, contract, WARP_INPUTS if contract.cameras else ())
+    manifest, files = assemble(
+        Parts(
+            name=request.name or imported.name,
+            source=imported.source,
+            flags=_flags(request),
+            device=describe_device(device),
+            contract=contract,
+            capture=traced.captured.program,
+            plan=plan,
+            warps=[warp_program(camera, plan.bindings) for camera in contract.cameras],
+            known=known,
+            digest=_digest(known),
+            tolerances=allowed,
+            errors=errors,
+        )
+    )
+    with staged(request.out) as directory:
+        write_artifact(directory, manifest, files)
+        progress.stage("replaying the artifact")
+        artifact = open_artifact(directory)
+        _replay(artifact, device)
+    progress.done()
+    return artifact.digest
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """One eager run and the capture of the same graph; `outputs` are (shape, dtype) by name."""
+
+    eager: dict[str, Array]
+    captured: CapturedRun
+    outputs: dict[str, tuple[tuple[int, ...], str]]
+
+
+def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
+    """The graph inputs that are given at run time. Raises ModeldError for names that are none."""
+    constants = {tensor.name for tensor in imported.model.graph.initializer}
+    declared = [
+        declared_tensor(value)
+        for value in imported.model.graph.input
+        if value.name not in constants
+    ]
+    names = {tensor.name for tensor in declared}
+    for option, given in (
+        ("--const", request.constants),
+        ("--reference-inputs", request.reference_inputs),
+    ):
+        if unknown := sorted(given.keys() - names):
+            raise ModeldError(
+                f"{option}: the model has no input {unknown[0]}; it has {', '.join(sorted(names))}"
+            )
+        for tensor in declared:
+            array = given.get(tensor.name)
+            if array is not None and (array.shape, array.dtype.name) != (
+                tensor.shape,
+                tensor.dtype,
+            ):
+                raise ModeldError(
+                    f"{option} {tensor.name} is {array.dtype}{list(array.shape)}, "
+                    f"the model wants {tensor.dtype}{list(tensor.shape)}"
+                )
+    return [tensor for tensor in declared if tensor.name not in request.constants]
+
+
+def _trace(imported: ImportedModel, request: BuildRequest, inputs: Mapping[str, Array]) -> _Traced:
+    runner = GraphRunner(imported.model, base_dir=imported.base_dir, frozen=dict(request.constants))
+
+    def function(tensors: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
+        return materialize(runner(tensors))
+
+    tensors = {name: device_tensor(array) for name, array in inputs.items()}
+    outputs = function(tensors)
+    DeviceTensor.realize(*outputs.values())
+    eager = {name: tensor.numpy() for name, tensor in outputs.items()}
+    names = {id(tensor.uop.base): name for name, tensor in runner.constants.named}
+    captured = CapturedRun(function, tensors, names)
+    shapes = {name: (array.shape, array.dtype.name) for name, array in eager.items()}
+    return _Traced(eager, captured, shapes)
+
+
+def _known_runs(
+    captured: CapturedRun, contract: Contract, samples: Mapping[int, Mapping[str, Array]]
+) -> Known:
+    states = {pair.input for pair in contract.state}
+    inputs = {
+        seed: {name: array for name, array in arrays.items() if name not in states}
+        for seed, arrays in samples.items()
+    }
+    outputs = {
+        seed: run_turns(captured.run, contract, arrays, TURNS) for seed, arrays in inputs.items()
+    }
+    return Known(inputs, outputs)
+
+
+def _dependent_outputs(capture: Capture) -> list[str]:
+    """Outputs that are computed from inputs, through any number of launches."""
+    varying = {i for i, storage in enumerate(capture.storages) if storage.role == "input"}
+    for launch in capture.launches:
+        if any(o.storage in varying for o in launch.operands if o.access != "write"):
+            varying |= {o.storage for o in launch.operands if o.access != "read"}
+    return [name for name, storage in capture.outputs.items() if storage in varying]
+
+
+def _second_opinion(
+    imported: ImportedModel,
+    request: BuildRequest,
+    contract: Contract,
+    known: Known,
+    allowed: tuple[Tolerance, ...],
+    progress: Progress,
+) -> tuple[OutputError, ...]:
+    try:
+        second = OnnxRuntime(imported.model, imported.base_dir)
+    except ModeldError as error:
+        progress.note(f"left out: {error}")
+        return ()
+
+    def run(inputs: dict[str, Array]) -> dict[str, Array]:
+        return second({**inputs, **request.constants})
+
+    return compare_with(run, second.name, contract, known, TURNS, allowed)
+
+
+def _replay(artifact: Artifact, device: cl.Device) -> None:
+    """The last gate: our executor gives the captured run's outputs, bit for bit."""
+    result = self_test(Executor(artifact, device), artifact)
+    if not result.exact:
+        raise ModeldError(
+            f"gate failed: the executor differs from the captured run by up to "
+            f"{max(result.worst.values()):.3g}; the artifact is not to be trusted"
+        )
+
+
+def _frozen(constants: Mapping[str, Array]) -> list[FrozenInput]:
+    return [
+        FrozenInput(name, array.shape, array.dtype.name, hashlib.sha256(array).hexdigest())
+        for name, array in sorted(constants.items())
+    ]
+
+
+def _digest(known: Known) -> str:
+    digest = hashlib.sha256()
+    for seed in sorted(known.outputs):
+        for name in sorted(known.outputs[seed]):
+            digest.update(np.ascontiguousarray(known.outputs[seed][name]).tobytes())
+    return digest.hexdigest()
+
+
+def _flags(request: BuildRequest) -> dict[str, str]:
+    flags = {f"dim {name}": str(value) for name, value in request.dims.items()}
+    if request.cameras:
+        flags["camera"] = " ".join(camera.name for camera in request.cameras)
+    return flags

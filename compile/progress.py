@@ -1,0 +1,70 @@
+"""What the build is doing, on stderr: one line a stage, with the time it took."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+
+class Progress(Protocol):
+    """Told of each stage of a build."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins; the one before it has ended."""
+
+    def note(self, text: str) -> None:
+        """Something worth knowing about the present stage."""
+
+    def done(self) -> None:
+        """The last stage has ended."""
+
+
+class Silent:
+    """No progress at all, for use as a library."""
+
+    def stage(self, name: str) -> None:
+        """Nothing is shown."""
+
+    def note(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def done(self) -> None:
+        """Nothing is shown."""
+
+
+class StderrProgress:
+    """Stages with their number, and their duration once they are over."""
+
+    def __init__(
+        self,
+        stages: int,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stages = stages
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._begun = self._started = clock()
+        self._number = 0
+
+    def stage(self, name: str) -> None:
+        """Show that stage `name` begins."""
+        self._finish()
+        self._number += 1
+        self._started = self._clock()
+        self._stream.write(f"[{self._number}/{self._stages}] {name} ")
+        self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """Show `text` on the stage's line."""
+        self._stream.write(f"({text}) ")
+        self._stream.flush()
+
+    def done(self) -> None:
+        """Show how long it took in all."""
+        self._finish()
+        self._stream.write(f"built in {self._clock() - self._begun:.1f} s\n")
+
+    def _finish(self) -> None:
+        if self._number:
+            self._stream.write(f"{self._clock() - self._started:.1f} s\n")

@@ -1,0 +1,192 @@
+"""Gates that a build must pass: what was captured is what the model says, on every path.
+
+Eager tinygrad, the captured launches and our own executor must agree bit for bit; another seed
+must give other outputs; and a second implementation must agree within the tolerance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+
+from modeld.errors import ModeldError
+from modeld.manifest import Contract, OutputError, Tolerance
+
+Array = npt.NDArray[np.generic]
+RunFunction = Callable[[dict[str, Array]], dict[str, Array]]
+
+# Allowed difference to the second implementation, relative to the range of the output's values;
+# float16 has 11 significant bits and sums lose some of them.
+_RANGE_TOLERANCE = {"f2": 2e-2, "f4": 1e-4, "f8": 1e-6}
+# Quantised outputs may round the other way once; other integers must be equal.
+_INTEGER_STEPS = {"u1": 1, "i1": 1}
+# A quantised network turns a tie rounded the other way into one step of its scale.
+_QUANTISED_TOLERANCE = 5e-2
+
+
+@dataclass(frozen=True)
+class Known:
+    """Inputs and last-turn outputs of the known runs, by seed."""
+
+    inputs: dict[int, dict[str, Array]]
+    outputs: dict[int, dict[str, Array]]
+
+
+def run_turns(
+    run: RunFunction, contract: Contract, inputs: Mapping[str, Array], turns: int
+) -> dict[str, Array]:
+    """Give `inputs` `turns` times, feeding state back from zero; the last turn's outputs."""
+    shapes = {tensor.name: tensor for tensor in contract.inputs}
+    state = {
+        pair.input: np.zeros(shapes[pair.input].shape, shapes[pair.input].dtype)
+        for pair in contract.state
+    }
+    for _ in range(turns):
+        outputs = run({**inputs, **state})
+        state = {pair.input: outputs[pair.output] for pair in contract.state}
+    hidden = {pair.output for pair in contract.state}
+    return {name: array for name, array in outputs.items() if name not in hidden}
+
+
+def require_equal(what: str, first: Mapping[str, Array], second: Mapping[str, Array]) -> None:
+    """Raise ModeldError unless all outputs are equal bit for bit."""
+    for name, array in first.items():
+        other = second[name]
+        if array.tobytes() != other.tobytes():
+            differing = int(np.count_nonzero(array != other))
+            raise ModeldError(
+                f"gate failed: {what} differ in output {name} "
+                f"({differing} of {array.size} values); the compiler is not to be trusted here"
+            )
+
+
+def require_seeds_differ(known: Known, dependent: Sequence[str]) -> None:
+    """Raise ModeldError when the `dependent` outputs (those computed from inputs) never change."""
+    first, second = (known.outputs[seed] for seed in sorted(known.outputs)[:2])
+    names = [name for name in dependent if name in first and first[name].size]
+    if names and all(first[name].tobytes() == second[name].tobytes() for name in names):
+        raise ModeldError(
+            f"gate failed: outputs {', '.join(names)} are the same for two different inputs; "
+            "give --reference-inputs FILE.safetensors with inputs in the model's range"
+        )
+
+
+def tolerances(outputs: Mapping[str, Array], quantised: bool) -> tuple[Tolerance, ...]:
+    """What each output may differ from its reference value, as absolute decimals."""
+    result = []
+    for name, array in outputs.items():
+        kind = array.dtype.str[1:]
+        if kind in _RANGE_TOLERANCE:
+            fraction = max(_RANGE_TOLERANCE[kind], _QUANTISED_TOLERANCE if quantised else 0.0)
+            absolute = f"{fraction * value_range(array):.1e}"
+        else:
+            absolute = str(_INTEGER_STEPS.get(kind, 0))
+        result.append(Tolerance(name, absolute, "0"))
+    return tuple(result)
+
+
+def value_range(array: Array) -> float:
+    """Largest minus smallest finite value; for a constant its size, and 1 for zeros."""
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 1.0
+    return float(np.ptp(finite)) or float(np.max(np.abs(finite))) or 1.0
+
+
+def largest_difference(found: Array, expected: Array) -> float:
+    """Largest absolute difference; equal infinities and NaN at one place count as equal."""
+    if not found.size:
+        return 0.0
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    return float(np.max(np.nan_to_num(difference, nan=np.inf)))
+
+
+class OnnxRuntime:
+    """The second opinion: ONNX Runtime on one CPU thread, so that it is the same every time."""
+
+    def __init__(self, model: onnx.ModelProto, base_dir: Path) -> None:
+        """Raises ModeldError when ONNX Runtime cannot run the model."""
+        complete = onnx.ModelProto()
+        complete.CopyFrom(model)
+        onnx.load_external_data_for_model(complete, str(base_dir))
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = 1
+        try:
+            self._session = onnxruntime.InferenceSession(
+                complete.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except _ORT_ERRORS as error:
+            raise ModeldError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+
+    def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """All outputs by name. Raises ModeldError when the run fails."""
+        names = [output.name for output in self._session.get_outputs()]
+        wanted = {i.name for i in self._session.get_inputs()}
+        feeds = {name: np.asarray(array) for name, array in inputs.items() if name in wanted}
+        try:
+            return dict(zip(names, self._session.run(names, feeds), strict=True))
+        except _ORT_ERRORS as error:
+            raise ModeldError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
+
+
+_ORT_ERRORS = (
+    RuntimeError,
+    ValueError,
+    *(
+        kind
+        for kind in vars(onnxruntime.capi.onnxruntime_pybind11_state).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ),
+)
+
+
+def compare_with(
+    second: RunFunction,
+    against: str,
+    contract: Contract,
+    known: Known,
+    turns: int,
+    allowed: Sequence[Tolerance],
+) -> tuple[OutputError, ...]:
+    """Worst differences of all seeds to a second implementation.
+
+    Raises ModeldError naming output and difference where one is beyond its tolerance.
+    """
+    limits = {tolerance.output: float(tolerance.absolute) for tolerance in allowed}
+    worst: dict[str, tuple[float, float]] = {}
+    for seed, inputs in known.inputs.items():
+        expected = run_turns(second, contract, inputs, turns)
+        for name, found in known.outputs[seed].items():
+            reference = np.asarray(expected[name])
+            if reference.shape != found.shape or reference.dtype != found.dtype:
+                raise ModeldError(
+                    f"gate failed: output {name} is {found.dtype}{list(found.shape)}, {against} "
+                    f"gives {reference.dtype}{list(reference.shape)}"
+                )
+            difference = largest_difference(found, reference)
+            relative = difference / value_range(reference)
+            if difference > limits[name]:
+                raise ModeldError(
+                    f"gate failed: output {name} differs from {against} by {difference:.3g} "
+                    f"({relative:.2g} of its range, seed {seed}), allowed {limits[name]:.3g}; "
+                    "the model is not computed correctly here"
+                )
+            before = worst.get(name, (0.0, 0.0))
+            worst[name] = (max(before[0], difference), max(before[1], relative))
+    return tuple(
+        OutputError(name, against, f"{absolute:.1e}", f"{relative:.1e}")
+        for name, (absolute, relative) in worst.items()
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
