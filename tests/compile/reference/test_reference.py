@@ -248,7 +248,7 @@ def test_refusals_name_the_value() -> None:
         build_reference(weights=weights | {"feature.bias": np.zeros(3, np.float32)})
     with pytest.raises(ModeldError, match=r"'feature.bias' holds"):
         build_reference(weights=weights | {"feature.bias": np.full(512, np.nan, np.float32)})
-    with pytest.raises(ModeldError, match="block_2.depthwise.bias', which large has"):
+    with pytest.raises(ModeldError, match=r"block_2.depthwise.bias', which large has"):
         build_reference("large", weights=weights)
 
 

@@ -1,0 +1,144 @@
+"""The reference driving network as tinygrad tensors, from the same weights and layer tables.
+
+Training works on sequences at the network's own 5 Hz: consecutive frames make the image pairs,
+and each step looks back over the features of the steps before it, zeros where there were none,
+as on a device whose queues start at zero.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from tinygrad import Tensor, dtypes
+from tinygrad.dtype import DType
+
+from compile.reference.heads import HEADS, basis, scale_and_prior
+from compile.reference.topology import (
+    FEATURE,
+    FEATURE_STEPS,
+    PIXEL_MEAN,
+    PIXEL_SCALE,
+    STEPS,
+    Convolution,
+    Topology,
+    stem_layers,
+    trunk_layers,
+)
+
+TensorWeights = Mapping[str, Tensor]
+
+
+def vision(
+    weights: TensorWeights,
+    topology: Topology,
+    narrow: Tensor,
+    wide: Tensor,
+    compute: DType = dtypes.float32,
+) -> Tensor:
+    """Features (N, 512) of image pairs (N, 12, 128, 256), uint8, older frame first."""
+    made = {
+        camera: ((images.cast(dtypes.float32) - PIXEL_MEAN) * PIXEL_SCALE).cast(compute)
+        for camera, images in (("narrow", narrow), ("wide", wide))
+    }
+    stems = [_convolution(weights, layer, made, compute) for layer in stem_layers(topology)]
+    made["stem"] = stems[0].cat(stems[1], dim=1)
+    for layer in trunk_layers(topology):
+        made[layer.name] = _convolution(weights, layer, made, compute)
+    neck = made["neck_3"].flatten(1).cat(made["neck_4"].flatten(1), dim=1)
+    return _dense(weights, "feature", neck.cast(dtypes.float32))
+
+
+def _convolution(
+    weights: TensorWeights, layer: Convolution, made: Mapping[str, Tensor], compute: DType
+) -> Tensor:
+    out = made[layer.source].conv2d(
+        weights[f"{layer.name}.weight"].cast(compute),
+        weights[f"{layer.name}.bias"].cast(compute),
+        groups=layer.channels_in if layer.depthwise else 1,
+        stride=layer.stride,
+        padding=layer.kernel // 2,
+    )
+    if layer.residual:
+        out = made[layer.residual] + out
+    return out.relu() if layer.relu else out
+
+
+def _dense(weights: TensorWeights, name: str, source: Tensor) -> Tensor:
+    return source @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def remember(weights: TensorWeights, features: Tensor, desires: Tensor) -> Tensor:
+    """What attention keeps of each step: (..., steps, 2 * attention), keys and values."""
+    return features.cat(desires, dim=-1) @ weights["attention.memory.weight"]
+
+
+def heads(
+    weights: TensorWeights,
+    topology: Topology,
+    feature: Tensor,
+    memory: Tensor,
+    traffic: Tensor,
+    action_t: Tensor,
+) -> Tensor:
+    """The predicted part of `outputs`, (N, 2066), from features (N, 512) and memory.
+
+    `memory` is (N, 25, 2 * attention): `remember` of the 24 sampled steps before and of this one.
+    """
+    joined = feature.cat(_attend(weights, topology, feature, memory), traffic, action_t, dim=1)
+    hidden = _dense(weights, "trunk.join", joined).relu()
+    hidden = _dense(weights, "trunk.mix", hidden).relu()
+    parts = _dense(weights, "trunk.coefficients", hidden).split(
+        [head.coefficients for head in HEADS], dim=1
+    )
+    raw: list[Tensor] = []
+    for head, part in zip(HEADS, parts, strict=True):
+        if head.terms:
+            table = Tensor(basis(head.points, head.terms), device=part.device)
+            part = (table @ part.reshape(-1, head.rows, head.terms, head.columns)).flatten(1)
+        raw.append(part)
+    scale, prior = (Tensor(side, device=feature.device) for side in scale_and_prior())
+    return raw[0].cat(*raw[1:], dim=1) * scale + prior
+
+
+def _attend(
+    weights: TensorWeights, topology: Topology, feature: Tensor, memory: Tensor
+) -> Tensor:
+    heads_, size = topology.heads, topology.attention // topology.heads
+    memory = memory + weights["attention.position"]
+    keys, values = memory.reshape(-1, STEPS, 2, heads_, size).permute(2, 0, 3, 1, 4).split(1)
+    query = _dense(weights, "attention.query", feature).reshape(1, -1, heads_, 1, size)
+    shares = (query @ keys.transpose(-1, -2)).softmax(-1)
+    return (shares @ values).reshape(-1, topology.attention)
+
+
+def sequence_outputs(
+    weights: TensorWeights,
+    topology: Topology,
+    features: Tensor,
+    desires: Tensor,
+    traffic: Tensor,
+    action_t: Tensor,
+) -> Tensor:
+    """`heads` at every step of sequences: features (S, T, 512) to (S, T, 2066).
+
+    desires is (S, T, 8); traffic and action_t are (S, T, 2). Nothing lies before step 0.
+    """
+    sequences, steps = features.shape[:2]
+    memory = remember(weights, features, desires).pad(((0, 0), (FEATURE_STEPS, 0), (0, 0)))
+    windows = memory.unfold(1, STEPS, 1).transpose(2, 3)
+    flat = heads(
+        weights,
+        topology,
+        features.reshape(-1, FEATURE),
+        windows.reshape(-1, STEPS, 2 * topology.attention),
+        traffic.reshape(-1, 2),
+        action_t.reshape(-1, 2),
+    )
+    return flat.reshape(sequences, steps, -1)
+
+
+def to_tensors(arrays: Mapping[str, np.ndarray], device: str | None = None) -> dict[str, Tensor]:
+    """Weights as trainable tensors on `device`."""
+    return {
+        name: Tensor(array, device=device).is_param_(True).realize()
+        for name, array in arrays.items()
+    }
