@@ -1,0 +1,61 @@
+"""How a publisher wakes a reader: SIGUSR2, sent to the very thread that registered.
+
+A reader blocks the signal and fetches it with sigtimedwait. So no handler has to be installed,
+a wake-up between the last look and the wait is kept pending, and the signal's default action,
+which ends a process, never happens.
+"""
+
+import ctypes
+import errno
+import functools
+import platform
+import signal
+from collections.abc import Callable
+
+from modeld.errors import ModeldError
+
+# Number of the tkill system call; libc has no function for it. Source: the kernel's
+# syscall_64.tbl and, for all newer architectures, asm-generic/unistd.h.
+_TKILL = {"x86_64": 200, "aarch64": 130, "riscv64": 130, "loongarch64": 130}
+
+
+@functools.cache
+def _tkill() -> Callable[[int, int], int]:
+    machine = platform.machine()
+    number = _TKILL.get(machine)
+    if number is None:
+        known = ", ".join(sorted(_TKILL))
+        raise ModeldError(
+            f"no tkill system call known for CPU {machine!r}: VisionIPC runs on {known}"
+        )
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_long)
+    syscall.restype = ctypes.c_long
+
+    def call(thread: int, signal_number: int) -> int:
+        return 0 if syscall(number, thread, signal_number) == 0 else ctypes.get_errno()
+
+    return call
+
+
+def wake(thread: int) -> None:
+    """Wake the thread with this id; one that has gone is no error."""
+    _tkill()(thread, signal.SIGUSR2)
+
+
+def thread_exists(thread: int) -> bool:
+    """Whether a thread of this id runs in our process-id namespace."""
+    return thread > 0 and _tkill()(thread, 0) not in (errno.ESRCH, errno.EINVAL)
+
+
+def expect_wakeups() -> None:
+    """Make the calling thread safe to be woken; needed once, before its id is published.
+
+    The signal stays blocked for good: one sent to a reader that has just left may come late.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+
+
+def wait_for_wakeup(seconds: float) -> bool:
+    """Sleep until this thread is woken, at most `seconds`; whether it was."""
+    return signal.sigtimedwait((signal.SIGUSR2,), max(seconds, 0.0)) is not None
