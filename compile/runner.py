@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tinygrad import Tensor
+from tinygrad import Device, Tensor
 from tinygrad.helpers import Metadata
 from tinygrad.tensor import _METADATA
 
@@ -100,7 +100,16 @@ class GraphRunner:
         environment: Environment = {name: inputs[name] for name in self.inputs}
         environment.update(self._frozen)
         self._run(self._graph, environment, "")
-        return {name: self._tensor(name, environment[name]) for name in self.outputs}
+        return {name: self._output(name, environment[name]) for name in self.outputs}
+
+    def _output(self, name: str, value: Value) -> Tensor:
+        """An output as a tensor on the device, also where it depends on no input."""
+        if isinstance(value, np.ndarray):
+            return self.constants.stored(name, value)
+        if not isinstance(value, Tensor):
+            raise ModeldError(f"output {name} is a sequence or empty optional; only tensors can be")
+        # A value of constants alone belongs to no device yet.
+        return value if value.device is not None else value.to(Device.DEFAULT)
 
     def _prepare(self, graph: onnx.GraphProto) -> list[_Node]:
         """Nodes of a graph or subgraph, kept by identity: a subgraph runs many times."""
@@ -147,7 +156,7 @@ class GraphRunner:
     def _run_node(self, node: _Node, environment: Environment, scope: str) -> Sequence[Value]:
         values = [environment[name] for name in node.proto.input]
         foldable = all(v is None or isinstance(v, np.ndarray) for v in values)
-        if foldable and not node.has_subgraph and node.op.random is None:
+        if foldable and not node.has_subgraph and node.op.foldable:
             folded = self._fold(node, values, scope)
             if folded is not None:
                 return folded
@@ -211,6 +220,7 @@ class GraphRunner:
             self._opsets.get(node.proto.domain, 1),
             tuple(bool(name) for name in node.proto.output),
             tuple(self._types.shape(name) for name in node.proto.output),
+            lambda value: self._tensor(node.label, value),
             run_subgraph,
         )
 

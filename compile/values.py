@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -13,6 +13,8 @@ from tinygrad.dtype import DType
 from tinygrad.helpers import Context as TinygradContext
 
 from modeld.errors import ModeldError
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 # ONNX TensorProto.DataType ↔ tinygrad, the element types the artifact can hold.
 DTYPES: dict[int, DType] = {
@@ -58,12 +60,12 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
     return _BY_NUMPY[np.dtype(dtype)]
 
 
-def array_of(tensor: onnx.TensorProto, base_dir: Path | None) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto, base_dir: Path | None) -> Array:
     """A tensor's values; external data is read from `base_dir`."""
     return numpy_helper.to_array(tensor, str(base_dir) if base_dir is not None else "")
 
 
-def sparse_array_of(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+def sparse_array_of(sparse: onnx.SparseTensorProto) -> Array:
     """A sparse tensor made dense; indices are linear (1-D) or coordinates (2-D)."""
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
     dense = np.zeros(tuple(sparse.dims), values.dtype)
@@ -103,32 +105,36 @@ class DeviceConstants:
 
     def __init__(self) -> None:
         self.named: list[tuple[str, Tensor]] = []
-        self._by_identity: dict[int, tuple[np.ndarray[Any, Any], Tensor]] = {}
+        self._by_identity: dict[int, tuple[Array, Tensor]] = {}
         self._by_content: dict[tuple[bytes, str, tuple[int, ...]], Tensor] = {}
 
-    def tensor(self, name: str, array: np.ndarray[Any, Any]) -> Tensor:
+    def tensor(self, name: str, array: Array) -> Tensor:
         """The tensor that holds `array`."""
         known = self._by_identity.get(id(array))
         if known is not None:
             return known[1]
         tensor = self._uniform(array)
         if tensor is None:
-            array_c = np.ascontiguousarray(array)
-            digest = hashlib.sha256(array_c).digest()
-            key = (digest, array_c.dtype.str, array.shape)
-            if key not in self._by_content:
-                # Uploading is no part of the model's run, even when a capture is going on.
-                with TinygradContext(CAPTURING=0):
-                    made = Tensor(array_c, dtype=from_numpy_dtype(array.dtype)).realize()
-                self._by_content[key] = made
-                self.named.append((name, made))
-            tensor = self._by_content[key]
+            tensor = self.stored(name, array)
         # The array is kept alive: its id is the key.
         self._by_identity[id(array)] = (array, tensor)
         return tensor
 
+    def stored(self, name: str, array: Array) -> Tensor:
+        """A tensor with memory of its own on the device that holds `array`."""
+        contiguous = np.ascontiguousarray(array).reshape(array.shape)
+        key = (hashlib.sha256(contiguous).digest(), contiguous.dtype.str, array.shape)
+        if key not in self._by_content:
+            # Uploading is no part of the model's run, even when a capture is going on.
+            with TinygradContext(CAPTURING=0):
+                dtype = from_numpy_dtype(array.dtype)
+                made = Tensor(contiguous.reshape(-1), dtype=dtype).realize().reshape(array.shape)
+            self._by_content[key] = made
+            self.named.append((name, made))
+        return self._by_content[key]
+
     @staticmethod
-    def _uniform(array: np.ndarray[Any, Any]) -> Tensor | None:
+    def _uniform(array: Array) -> Tensor | None:
         if array.size == 0:
             return Tensor.zeros(*array.shape, dtype=from_numpy_dtype(array.dtype), buffer=False)
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
@@ -138,7 +144,7 @@ class DeviceConstants:
         return Tensor.full(array.shape, value, from_numpy_dtype(array.dtype), buffer=False)
 
 
-def frozen_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def frozen_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
     """Frozen graph inputs as read-only arrays."""
     arrays = {name: np.array(value) for name, value in values.items()}
     for array in arrays.values():

@@ -1,9 +1,16 @@
 """The operators that the compiler knows, by domain, name and opset."""
 
-from compile.ops import activation, constants, tinygrad_table
+from compile.ops import activation, bits, constants, elementwise, gather, movement, tinygrad_table
 from compile.ops.registry import OpTable, make_table
 
-_FAMILIES = (activation.OPS, constants.OPS)
+_FAMILIES = (
+    activation.OPS,
+    bits.OPS,
+    constants.OPS,
+    elementwise.OPS,
+    gather.OPS,
+    movement.OPS,
+)
 
 
 def build_op_table() -> OpTable:

@@ -5,21 +5,22 @@ is built), a list of those (an ONNX sequence) or None (an input or an optional l
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import numpy as np
 import onnx
 from tinygrad import Tensor
 
+from compile.values import Array
 from modeld.errors import ModeldError
+
+__all__ = ["Array"]
 
 ONNX_DOMAIN = ""
 MICROSOFT_DOMAIN = "com.microsoft"
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Value: TypeAlias = Tensor | Array | list[Any] | None
 OpKey = tuple[str, str]
 
@@ -36,15 +37,17 @@ class Context:
     """What an operator may know of its node besides inputs and attributes.
 
     `outputs` says for each output of the node whether anything uses it; `shapes` gives the static
-    shape the model declares for an output, None where it declares none. `run_subgraph` runs a
-    graph attribute: (graph, its inputs, a label that is unique per call) → its outputs.
+    shape the model declares for an output, None where it declares none. `tensor` puts an array on
+    the device, once for the whole model. `run_subgraph` runs a graph attribute: (graph, its
+    inputs, a label that is unique per call) → its outputs.
     """
 
     label: str
     opset: int
     outputs: tuple[bool, ...]
-    shapes: tuple[tuple[int, ...] | None, ...] = ()
-    run_subgraph: Callable[[onnx.GraphProto, list[Value], str], list[Value]] | None = None
+    shapes: tuple[tuple[int, ...] | None, ...]
+    tensor: Callable[[Value], Tensor]
+    run_subgraph: Callable[[onnx.GraphProto, list[Value], str], list[Value]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Op:
 
     `constants` are the input positions that must be known when the model is built; they arrive as
     numpy arrays. `any_value` operators take values as they are, all others get every remaining
-    input as a `Tensor`. `context` operators get the node's `Context` by that keyword.
+    input as a `Tensor`. `context` operators get the node's `Context` by that keyword. `foldable`
+    ones may be computed ahead by the onnx evaluator when every input is known.
     """
 
     name: str
@@ -63,7 +67,7 @@ class Op:
     domain: str = ONNX_DOMAIN
     any_value: bool = False
     context: bool = False
-    random: Callable[[Mapping[str, Any]], bool] | None = field(default=None, compare=False)
+    foldable: bool = True
 
     @property
     def key(self) -> OpKey:

@@ -1,0 +1,71 @@
+"""Selecting along an axis: by positions known at build time, or by positions in a tensor."""
+
+from math import prod
+
+import numpy as np
+from tinygrad import Tensor, dtypes
+
+from compile.ops.registry import Array, Context
+
+# Up to this many pieces a selection is slices joined together, which fuses into its reader;
+# beyond, positions become an index tensor.
+_MAX_PIECES = 32
+
+
+def runs(positions: Array) -> list[tuple[int, int, int]]:
+    """Split positions into (first, count, step) runs with steps +1, -1 or 0, as long as can be."""
+    found: list[tuple[int, int, int]] = []
+    index = 0
+    while index < len(positions):
+        first, end, step = int(positions[index]), index + 1, 1
+        if end < len(positions) and abs(int(positions[end]) - first) <= 1:
+            step = int(positions[end]) - first
+            while end < len(positions) and positions[end] - positions[end - 1] == step:
+                end += 1
+        found.append((first, end - index, step))
+        index = end
+    return found
+
+
+def _piece(x: Tensor, axis: int, run: tuple[int, int, int]) -> Tensor:
+    first, count, step = run
+    low, high = (
+        (first - count + 1, first + 1) if step < 0 else (first, first + 1 + step * (count - 1))
+    )
+    bounds: list[tuple[int, int] | None] = [None] * x.ndim
+    bounds[axis] = (low, high)
+    piece = x.shrink(tuple(bounds))
+    if step < 0:
+        return piece.flip(axis)
+    if step == 0:
+        return piece.expand(*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return piece
+
+
+def take_static(context: Context, x: Tensor, axis: int, positions: Array) -> Tensor:
+    """x at `positions` (1-D, non-negative, known) along `axis`."""
+    pieces = runs(positions)
+    if not pieces:
+        return x.shrink(tuple((0, 0) if d == axis else None for d in range(x.ndim)))
+    if len(pieces) > _MAX_PIECES:
+        return take(x, axis, context.tensor(positions.astype(np.int32)))
+    parts = [_piece(x, axis, run) for run in pieces]
+    return parts[0] if len(parts) == 1 else parts[0].cat(*parts[1:], dim=axis)
+
+
+def wrap(index: Tensor, size: int) -> Tensor:
+    """Positions counted from the end where negative, as int32 (an axis is never longer)."""
+    index = index.cast(dtypes.int32)
+    return (index < 0).where(index + size, index)
+
+
+def take(x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """x at `index` (any shape, in range) along `axis`: its shape replaces the axis."""
+    rows = x.reshape(prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
+    flat = rows[:, index.reshape(-1)]
+    return flat.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def take_flat(x: Tensor, index: Tensor) -> Tensor:
+    """Elements of x, seen as 1-D, at `index` (any shape, in range)."""
+    return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
