@@ -1,6 +1,6 @@
 """The operators that the compiler knows, by domain, name and opset."""
 
-from compile.ops import activation, bits, constants, elementwise, gather, movement, tinygrad_table
+from compile.ops import activation, bits, constants, elementwise, gather, movement, reduction, tinygrad_table
 from compile.ops.registry import OpTable, make_table
 
 _FAMILIES = (
@@ -10,6 +10,7 @@ _FAMILIES = (
     elementwise.OPS,
     gather.OPS,
     movement.OPS,
+    reduction.OPS,
 )
 
 
