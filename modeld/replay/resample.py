@@ -38,6 +38,26 @@ def clip_pixels(sidecar: Sidecar, camera: Intrinsics, pixels: Floats) -> Floats:
     return bent[..., :2]
 
 
+def seen_part(sidecar: Sidecar, camera: Intrinsics) -> tuple[int, int, int, int]:
+    """The part of `camera`'s frame that the clip fills: left, top, right, bottom in pixels.
+
+    The middle row and column decide; a bent border may leave a few pixels beyond it.
+    """
+    middle_x, middle_y = camera.width // 2, camera.height // 2
+    row = np.stack([np.arange(camera.width), np.full(camera.width, middle_y)], -1)
+    column = np.stack([np.full(camera.height, middle_x), np.arange(camera.height)], -1)
+    x = clip_pixels(sidecar, camera, row.astype(np.float64))[:, 0]
+    y = clip_pixels(sidecar, camera, column.astype(np.float64))[:, 1]
+    columns = np.flatnonzero((x >= 0) & (x <= sidecar.camera.width - 1))
+    rows = np.flatnonzero((y >= 0) & (y <= sidecar.camera.height - 1))
+    if not len(columns) or not len(rows):
+        raise ModeldError(
+            f"the clip's camera and {camera.width}x{camera.height} see no common part; "
+            "correct focal_length and center in the sidecar"
+        )
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
 class Resampler:
     """Redraws a clip's pictures into NV12 buffers of a camera's geometry."""
 

@@ -1,0 +1,102 @@
+"""Pictures of a device's cameras, moment by moment, from whatever makes them."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modeld.cameras.frame import EndOfStreamError
+from modeld.replay.video import Bytes
+
+# Decoding runs this far ahead of the moment, so that a slow picture does not come late.
+_AHEAD = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """NV12 buffers of both cameras at one time; `wide` is None on a one-camera device."""
+
+    narrow: Bytes
+    wide: Bytes | None = None
+
+
+class Reel:
+    """Numbered moments, played forward once."""
+
+    def __init__(self, moments: Iterator[Moment], first: int = 0) -> None:
+        """`first` is the number of the first moment that `moments` gives."""
+        self._moments = moments
+        self._number = first - 1
+        self._current: Moment | None = None
+
+    def at(self, number: int) -> Moment:
+        """The moment of that number, at or after the last one asked for.
+
+        Raises EndOfStreamError after the last moment, ValueError for one already gone.
+        """
+        if number < self._number:
+            raise ValueError(f"moment {number} is gone, the reel is at {self._number}")
+        while self._current is None or self._number < number:
+            self._current = next(self._moments, None)
+            if self._current is None:
+                raise EndOfStreamError
+            self._number += 1
+        return self._current
+
+
+def loop(moments: Iterator[Moment], count: int) -> Iterator[Moment]:
+    """The first `count` moments kept in memory and repeated for ever, costing no time."""
+    kept = []
+    for moment in moments:
+        kept.append(moment)
+        yield moment
+        if len(kept) == count:
+            break
+    while kept:
+        yield from kept
+
+
+class Prefetch:
+    """Makes moments in a thread of its own, a few ahead; errors appear where they would have."""
+
+    def __init__(self, moments: Iterator[Moment]) -> None:
+        self._queue: queue.Queue[Moment | BaseException] = queue.Queue(_AHEAD)
+        self._moments = moments
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="decode", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> "Prefetch":
+        return self
+
+    def __next__(self) -> Moment:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            self._queue.put(item)  # so that asking again gives the same answer
+            raise item
+        return item
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for moment in self._moments:
+                if not self._put(moment):
+                    return
+            self._put(StopIteration())
+        except Exception as error:  # noqa: BLE001 — handed to the thread that asked, whatever it is
+            self._put(error)
+
+    def _put(self, item: Moment | BaseException) -> bool:
+        while not self._closed.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False

@@ -1,0 +1,136 @@
+"""A device made of a recording: cameras that give its frames, and the messages around them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from modeld.calibration import Intrinsics
+from modeld.cameras.frame import Frame, FrameLayout, FrameStream
+from modeld.clock import Clock
+from modeld.fakes.transport import MemoryTransport
+from modeld.replay.device import DeviceMessages, DeviceProfile
+from modeld.replay.pace import READOUT_NS, Pace
+from modeld.replay.reel import Moment, Reel
+from modeld.replay.scene import Floats
+from modeld.replay.video import Bytes
+
+_CAMERA_STATES = ("narrowRoadCameraState", "wideRoadCameraState")
+# A frame that took longer to come out of the file is the source's delay, not the daemon's.
+_LATE_NS = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a source knows of itself besides its frames.
+
+    `visible` is the part of the narrow frame that the recording fills, left, top, right, bottom in
+    pixels. `truth` gives the known lines (n, 3) of a frame in the calibrated frame, in metres, for
+    sources that know them. `total` is the number of frames, None when endless or unknown.
+    """
+
+    profile: DeviceProfile
+    layout: FrameLayout
+    two_cameras: bool
+    visible: tuple[int, int, int, int]
+    total: int | None = None
+    title: str = ""
+    truth: Callable[[int], tuple[Floats, ...]] = field(default=lambda number: ())
+
+
+class SimulatedDevice:
+    """A frame source whose `transport` carries the messages that go with the frames.
+
+    Taking a narrow frame publishes everything that was due until its end; give the daemon a
+    transport merged from this one and the real one. `clock` is the time line of frames and
+    messages; the daemon must use it too.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        reel: Reel,
+        pace: Pace,
+        clock: Clock,
+        close: Callable[[], None] = lambda: None,
+        first: int = 0,
+    ) -> None:
+        self.recording = recording
+        self.clock = clock
+        self.period_ns = pace.period_ns
+        self.transport = MemoryTransport()
+        # Frames that this source, not the daemon, was late with.
+        self.late = 0
+        self.last_frame: Frame | None = None
+        self._reel = reel
+        self._pace = pace
+        self._close = close
+        self._messages = DeviceMessages(recording.profile)
+        services = (*self._messages.services, *_CAMERA_STATES)
+        self._publishers = {name: self.transport.publisher(name) for name in services}
+        self._last_narrow = self._last_wide = first - 1
+        self.narrow: FrameStream | None = _Stream(self.take_narrow)
+        self.wide: FrameStream | None = _Stream(self.take_wide) if recording.two_cameras else None
+
+    @property
+    def camera(self) -> Intrinsics:
+        """The narrow camera."""
+        return self.recording.profile.cameras.narrow
+
+    def close(self) -> None:
+        """Stop decoding and release the file."""
+        self._close()
+
+    def take_narrow(self, timeout_s: float) -> Frame | None:
+        """The newest narrow frame; everything due until its end is published first."""
+        number = self._pace.wait(self._last_narrow, timeout_s, newest=True)
+        if number is None:
+            return None
+        frame = self._frame(number, self._moment(number).narrow)
+        self._last_narrow = number
+        self._publish(frame)
+        self.last_frame = frame
+        return frame
+
+    def take_wide(self, timeout_s: float) -> Frame | None:
+        """The wide frame that belongs to the last narrow one, or the next."""
+        last = max(self._last_wide, self._last_narrow - 1)
+        number = self._pace.wait(last, timeout_s, newest=False)
+        if number is None:
+            return None
+        data = self._moment(number).wide
+        if data is None:
+            return None
+        self._last_wide = number
+        return self._frame(number, data)
+
+    def _moment(self, number: int) -> Moment:
+        asked = self.clock.monotonic_ns()
+        moment = self._reel.at(number)
+        took = self.clock.monotonic_ns() - asked
+        self._pace.arrived(number)
+        if took > _LATE_NS:
+            self.late += 1
+        return moment
+
+    def _frame(self, number: int, data: Bytes) -> Frame:
+        eof = self._pace.eof(number)
+        return Frame(data, self.recording.layout, number, eof - READOUT_NS, eof)
+
+    def _publish(self, frame: Frame) -> None:
+        for service, message in self._messages.until(frame.timestamp_eof):
+            self._publishers[service].send(message)
+        for service in _CAMERA_STATES[: 1 + self.recording.two_cameras]:
+            message = self._messages.camera_state(
+                service, frame.frame_id, frame.timestamp_sof, frame.timestamp_eof
+            )
+            self._publishers[service].send(message)
+
+
+class _Stream:
+    """A camera of the device, by the function that takes its frames."""
+
+    def __init__(self, take: Callable[[float], Frame | None]) -> None:
+        self._take = take
+
+    def receive(self, timeout_s: float) -> Frame | None:
+        """See `FrameStream`."""
+        return self._take(timeout_s)

@@ -1,0 +1,92 @@
+"""Frame sources that need no camera: clips and the procedural road, with the messages around them.
+
+A specification names one:
+
+    drive.mp4            a video file, with its sidecar (see `sidecar`)
+    pictures/            a folder of images in name order, with its sidecar
+    road, road:7         the procedural road, endless, with a seed
+    loop:SPEC            the first second of another source, kept in memory and repeated
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from modeld.cameras.nv12 import venus_layout
+from modeld.clock import Clock
+from modeld.constants import MODEL_RUN_HZ
+from modeld.errors import ModeldError
+from modeld.replay.device import device_profile
+from modeld.replay.pace import Lockstep, Pace, RealTime, ReplayClock
+from modeld.replay.reel import Moment, Prefetch, Reel, loop
+from modeld.replay.resample import Resampler, seen_part
+from modeld.replay.sidecar import Sidecar, find_sidecar, read_sidecar
+from modeld.replay.simulation import Recording, SimulatedDevice
+from modeld.replay.video import count_pictures, read_pictures
+
+_LOOP = "loop:"
+_LOOP_MOMENTS = MODEL_RUN_HZ
+
+
+def open_source(
+    spec: str,
+    camera: str,
+    clock: Clock,
+    rate_hz: float | None,
+    *,
+    sidecar: Path | None = None,
+    first: int = 0,
+    count: int | None = None,
+) -> SimulatedDevice:
+    """Open the source that `spec` names as a device with `camera` ("1928x1208") frames.
+
+    With `rate_hz` None it plays in lock-step: each frame comes as soon as it is asked for, and
+    `SimulatedDevice.clock` follows the frames. Otherwise frames come at that rate on `clock`,
+    whether taken or not. Frames before `first` are skipped, at most `count` are given; a frame's
+    id is its place in the recording.
+
+    Raises ModeldError for a source, sidecar or camera that cannot be used; damage later in a file
+    is raised when its frame is taken.
+    """
+    looped = spec.startswith(_LOOP)
+    span = slice(first, None if count is None else first + count)
+    recording, moments = _open(spec.removeprefix(_LOOP), camera, sidecar, span)
+    if looped:
+        moments = loop(moments, _LOOP_MOMENTS)
+    if rate_hz is None:
+        replay_clock = ReplayClock(clock)
+        pace: Pace = Lockstep(replay_clock)
+        return SimulatedDevice(recording, Reel(moments, first), pace, replay_clock, first=first)
+    ahead = Prefetch(moments)
+    pace = RealTime(clock, rate_hz, first)
+    return SimulatedDevice(recording, Reel(ahead, first), pace, clock, ahead.close, first)
+
+
+def _open(
+    spec: str, camera: str, sidecar: Path | None, span: slice
+) -> tuple[Recording, Iterator[Moment]]:
+    clip = Path(spec)
+    if not clip.exists():
+        raise ModeldError(f"{spec} does not exist; give a video, a folder of images, or road")
+    return _open_clip(clip, camera, read_sidecar(find_sidecar(clip, sidecar)), span)
+
+
+def _open_clip(
+    clip: Path, camera: str, sidecar: Sidecar, span: slice
+) -> tuple[Recording, Iterator[Moment]]:
+    profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
+    narrow = profile.cameras.narrow
+    layout = venus_layout(narrow.width, narrow.height)
+    resampler = Resampler(sidecar, narrow, layout)
+    pictures = read_pictures(clip, sidecar.colour_matrix, sidecar.colour_range)
+    total = count_pictures(clip)
+    recording = Recording(
+        profile,
+        layout,
+        two_cameras=False,
+        visible=seen_part(sidecar, narrow),
+        total=None if total is None else len(range(total)[span]),
+        title=clip.name,
+    )
+    wanted = islice(pictures, span.start, span.stop)
+    return recording, (Moment(resampler(picture)) for picture in wanted)
