@@ -228,7 +228,9 @@ def _replay(artifact: Artifact, device: cl.Device) -> None:
 
 def _frozen(constants: Mapping[str, Array]) -> list[FrozenInput]:
     return [
-        FrozenInput(name, array.shape, array.dtype.name, hashlib.sha256(array).hexdigest())
+        FrozenInput(
+            name, array.shape, array.dtype.name, hashlib.sha256(array.tobytes()).hexdigest()
+        )
         for name, array in sorted(constants.items())
     ]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from modeld.errors import ModeldError
+from modeld.files import write_atomic
 from modeld.manifest import Camera
 
 
@@ -69,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
         help="inputs by name for the first known run, where random ones are out of range",
     )
     build.set_defaults(run=_build)
+    reference = commands.add_parser("reference", help="write the reference driving network as ONNX")
+    reference.add_argument("--size", choices=("small", "large"), default="small")
+    reference.add_argument("--out", type=Path, required=True, metavar="X.onnx")
+    reference.set_defaults(run=_reference)
     return parser
 
 
@@ -88,6 +93,16 @@ def _build(args: argparse.Namespace) -> int:
         reference_inputs=load_arrays(args.reference_inputs) if args.reference_inputs else {},
     )
     print(build(request, StderrProgress(STAGES)))
+    return 0
+
+
+def _reference(args: argparse.Namespace) -> int:
+    from compile.reference import build_reference
+
+    try:
+        write_atomic(args.out, build_reference(args.size).SerializeToString(deterministic=True))
+    except OSError as error:
+        raise ModeldError(f"{args.out} cannot be written ({error.strerror})") from None
     return 0
 
 

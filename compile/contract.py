@@ -138,7 +138,7 @@ def _check_driving(interface: ModelInterface, pairs: Iterable[StatePair]) -> tup
 def read_interface(
     model: onnx.ModelProto, outputs: Mapping[str, tuple[tuple[int, ...], str]], frozen: set[str]
 ) -> ModelInterface:
-    """Inputs as the graph declares them; outputs with the (shape, dtype) they turned out to have."""
+    """Inputs as the graph declares them; outputs with the (shape, dtype) that they came out in."""
     constants = {tensor.name for tensor in model.graph.initializer} | frozen
     inputs = tuple(
         declared_tensor(value) for value in model.graph.input if value.name not in constants

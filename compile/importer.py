@@ -11,14 +11,9 @@ from google.protobuf.message import DecodeError
 from modeld.errors import ModeldError
 from modeld.manifest import Source, SourceFile
 
-_DomainReason = dict[str, str]
-
 # Domains whose operators the artifact can never hold, and why.
-_REFUSED_DOMAINS: _DomainReason = {
-    "ai.onnx.training": "training runs offline (`compile/training`), export the model for inference",
-    "ai.onnx.preview.training": "training runs offline (`compile/training`), "
-    "export the model for inference",
-}
+_TRAINING = "training runs offline, by `compile.training`; export the model for inference"
+_REFUSED_DOMAINS = {"ai.onnx.training": _TRAINING, "ai.onnx.preview.training": _TRAINING}
 
 
 @dataclass(frozen=True)

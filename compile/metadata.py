@@ -91,28 +91,17 @@ def _step(name: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> N
         raise _refuse(f"uses the instruction {name}, which is not allowed")
 
 
+_LITERALS = (
+    *("BINUNICODE", "SHORT_BINUNICODE", "UNICODE"),
+    *("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1"),
+)
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _TUPLE_LENGTHS = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _CONSTANTS: dict[str, Callable[[Any], Any]] = {
     "MARK": lambda _: _MARK,
     "NONE": lambda _: None,
     "EMPTY_DICT": lambda _: {},
-} | {
-    name: lambda argument: argument
-    for name in (
-        [
-            "BINUNICODE",
-            "SHORT_BINUNICODE",
-            "UNICODE",
-            "BININT",
-            "BININT1",
-            "BININT2",
-            "INT",
-            "LONG",
-            "LONG1",
-        ]
-    )
-}
+} | {name: lambda argument: argument for name in _LITERALS}
 
 
 def _pop(stack: list[Any], count: int) -> list[Any]:

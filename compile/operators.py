@@ -35,8 +35,6 @@ def _problems(model: onnx.ModelProto) -> Iterator[str]:
             yield f"{node_label(node)}: {operator} is not supported"
             continue
         attributes = attributes_of(node, None) if node.attribute else {}
-        if op.random is not None and op.random(attributes):
-            yield f"{node_label(node)}: {operator} draws random numbers, its result is no function"
         if unknown := op.unknown_attributes(attributes):
             yield f"{node_label(node)}: {operator} is not supported with {', '.join(unknown)}"
 
