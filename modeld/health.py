@@ -97,6 +97,10 @@ class Health:
     reason: str = "loading the artifact"
     counts: Counter[Count] = field(default_factory=Counter)
     last_turn: TurnTimes | None = None
+    # Unsound messages that the subscriber refused.
+    rejected_on_wire: int = 0
+    # What keeps the daemon from being all right for as long as it runs.
+    standing: tuple[str, ...] = ()
     # Sources that reconnect by themselves (cameras) say how often they did.
     reconnects: Callable[[], int] = lambda: 0
 
@@ -104,7 +108,8 @@ class Health:
         self.started_ns = self.clock.monotonic_ns()
         self._progress_ns = self.started_ns
         self._turns: deque[TurnTimes] = deque(maxlen=_MAX_TURNS)
-        self._named: set[str] = set()
+        self._named: set[Count] = set()
+        self._troubled = False
 
     def enter(self, state: State, reason: str = "") -> None:
         """Change state; `reason` is one line when the state is not `running`."""
@@ -115,8 +120,22 @@ class Health:
     def ready(self) -> None:
         """Warm and tested: from here on only answered turns keep the daemon alive."""
         self._progress_ns = self.clock.monotonic_ns()
-        self.enter(State.RUNNING)
+        self._enter_normal()
         self.notifier.ready("running, waiting for frames")
+
+    def trouble(self, reason: str) -> None:
+        """The last answer was not to be believed."""
+        self._troubled = True
+        self.state, self.reason = State.DEGRADED, reason
+
+    def recovered(self) -> None:
+        """The last answer was sound."""
+        if self._troubled:
+            self._troubled = False
+            self._enter_normal()
+
+    def _enter_normal(self) -> None:
+        self.enter(State.DEGRADED if self.standing else State.RUNNING, "; ".join(self.standing))
 
     def report(self, count: Count, message: str) -> None:
         """Count a fault; the first of its kind is also logged."""
@@ -125,14 +144,13 @@ class Health:
             self._named.add(count)
             _LOG.warning("%s (further ones are counted as %s)", message, count)
 
-    def answered(self, times: TurnTimes, dropped: int) -> None:
+    def answered(self, times: TurnTimes) -> None:
         """A turn ended with a sound answer published: feed the watchdog."""
         self.notifier.watchdog()
         self.last_turn = times
         self._progress_ns = times.published
         self._turns.append(times)
         self.counts[Count.FRAMES] += 1
-        self.counts[Count.DROPS] += dropped
         if times.published - times.synced > DEADLINE_NS:
             self.counts[Count.DEADLINE_MISSES] += 1
 
@@ -160,6 +178,7 @@ def fill_health(message: Any, health: Health, turns: Sequence[TurnTimes], now: i
     counters = message.counters
     for count in Count:
         setattr(counters, count, health.counts[count])
+    counters.rejectedMessages += health.rejected_on_wire
     counters.reconnects = health.reconnects()
     message.uptimeNs = now - health.started_ns
     last = health.last_turn

@@ -58,8 +58,9 @@ class _Gaussian:
     name: str
     shape: tuple[int, ...]
 
-    def width(self) -> int:
-        return 2 * int(np.prod(self.shape))
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (2 * int(np.prod(self.shape)),)
 
     def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
         n = raw.size // 2
@@ -80,8 +81,9 @@ class _Mixture:
     hypotheses: int
     selections: int
 
-    def width(self) -> int:
-        return self.hypotheses * (2 * int(np.prod(self.shape)) + self.selections)
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.hypotheses * (2 * int(np.prod(self.shape)) + self.selections),)
 
     def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
         rows = raw.reshape(self.hypotheses, -1)
@@ -108,9 +110,6 @@ class _Probabilities:
     name: str
     widths: tuple[int, ...]
 
-    def width(self) -> int:
-        return self.widths[-1]
-
     def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
         outputs[self.name] = sigmoid(raw)
 
@@ -122,8 +121,9 @@ class _Choice:
     name: str
     shape: tuple[int, ...]
 
-    def width(self) -> int:
-        return int(np.prod(self.shape))
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (int(np.prod(self.shape)),)
 
     def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
         outputs[self.name] = softmax(raw.reshape(self.shape))
@@ -203,10 +203,10 @@ class OutputParser:
 def _form(forms: tuple[_Head, ...], where: tuple[int, int]) -> _Head:
     width = where[1] - where[0]
     for head in forms:
-        if width == head.width() or (isinstance(head, _Probabilities) and width in head.widths):
+        if width in head.widths:
             return head
+    expected = [str(known) for head in forms for known in head.widths]
     raise ModeldError(
-        f"output {forms[0].name} has {width} elements, expected "
-        f"{' or '.join(str(head.width()) for head in forms)}; "
+        f"output {forms[0].name} has {width} elements, expected {' or '.join(expected)}; "
         "build the artifact from a model whose slices fit its outputs"
     )

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from modeld.cameras.frame import Frame
-from modeld.executor import FrameResult
 from modeld.fakes.clock import FakeClock
 from modeld.manifest import Camera, Contract, Slice, Tensor
 
@@ -63,6 +62,17 @@ class Call:
     inputs: dict[str, Array]
 
 
+@dataclass(frozen=True)
+class FakeAnswer:
+    """Outputs by name, and a quarter of the turn for each device stage."""
+
+    outputs: dict[str, Array]
+    upload_ns: int
+    warp_ns: int
+    model_ns: int
+    read_ns: int
+
+
 class FakeExecutor:
     """Answers turn n with `answer(n)`, after `turn_ns` on the clock if one is given."""
 
@@ -86,7 +96,7 @@ class FakeExecutor:
         wide: Frame,
         transforms: npt.NDArray[np.float32],
         inputs: Mapping[str, Array],
-    ) -> FrameResult:
+    ) -> FakeAnswer:
         """Remember the call, take the time, give the answer."""
         copies = {name: array.copy() for name, array in inputs.items()}
         self.calls.append(Call(narrow, wide, transforms.copy(), copies))
@@ -94,7 +104,7 @@ class FakeExecutor:
             self._clock.advance(self._turn_ns)
         outputs: dict[str, Array] = {"outputs": self._answer(len(self.calls) - 1)}
         part = self._turn_ns // 4
-        return FrameResult(outputs, part, part, part, part)
+        return FakeAnswer(outputs, part, part, part, part)
 
     def reset(self) -> None:
         """Count the reset."""
