@@ -1,15 +1,20 @@
 """Pictures of a device's cameras, moment by moment, from whatever makes them."""
 
+import mmap
 import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from modeld.cameras.frame import EndOfStreamError
 from modeld.replay.video import Bytes
 
 # Decoding runs this far ahead of the moment, so that a slow picture does not come late.
 _AHEAD = 6
+# One being made, those ahead, the one looked at, and the one before it, which a late reader holds.
+RING_SIZE = _AHEAD + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +23,23 @@ class Moment:
 
     narrow: Bytes
     wide: Bytes | None = None
+
+
+class FrameRing:
+    """Frame buffers used in turn, as a camera's are: at fixed, page-aligned places.
+
+    A buffer comes back after `count` others; whoever keeps one longer must copy it.
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self._buffers = [np.frombuffer(mmap.mmap(-1, size), np.uint8) for _ in range(count)]
+        self._next = 0
+
+    def take(self) -> Bytes:
+        """The buffer that was taken longest ago, with whatever is in it."""
+        buffer = self._buffers[self._next]
+        self._next = (self._next + 1) % len(self._buffers)
+        return buffer
 
 
 class Reel:

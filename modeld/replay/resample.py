@@ -71,8 +71,8 @@ class Resampler:
         # A chroma sample belongs to the upper left luma pixel of its four, as in the warp.
         self._chroma = _Bilinear(places[::2, ::2] / 2, width // 2, height // 2)
 
-    def __call__(self, picture: Picture) -> Bytes:
-        """The picture as `layout.bytes` bytes of NV12.
+    def __call__(self, picture: Picture, data: Bytes) -> Bytes:
+        """Write the picture as NV12 into `data`, `layout.bytes` long, and return that.
 
         Raises ModeldError when it has another size than the sidecar says.
         """
@@ -81,9 +81,7 @@ class Resampler:
                 f"picture is {picture.size[0]}x{picture.size[1]} but its sidecar says "
                 f"{self._size[0]}x{self._size[1]}; correct size, focal_length and center there"
             )
-        layout = self._layout
-        data = np.zeros(layout.bytes, np.uint8)
-        luma, chroma = nv12_views(data, layout)
+        luma, chroma = nv12_views(data, self._layout)
         luma[:] = self._luma(picture.luma)
         for channel in range(2):
             chroma[..., channel] = self._chroma(picture.chroma[..., channel])

@@ -18,7 +18,7 @@ from modeld.constants import MODEL_RUN_HZ
 from modeld.errors import ModeldError
 from modeld.replay.device import device_profile
 from modeld.replay.pace import Lockstep, Pace, RealTime, ReplayClock
-from modeld.replay.reel import Moment, Prefetch, Reel, loop
+from modeld.replay.reel import RING_SIZE, FrameRing, Moment, Prefetch, Reel, loop
 from modeld.replay.resample import Resampler, seen_part
 from modeld.replay.sidecar import Sidecar, find_sidecar, read_sidecar
 from modeld.replay.simulation import Recording, SimulatedDevice
@@ -50,7 +50,9 @@ def open_source(
     """
     looped = spec.startswith(_LOOP)
     span = slice(first, None if count is None else first + count)
-    recording, moments = _open(spec.removeprefix(_LOOP), camera, sidecar, span)
+    # Repeated moments all stay, so none of their buffers may come back.
+    buffers = max(RING_SIZE, _LOOP_MOMENTS if looped else 0)
+    recording, moments = _open(spec.removeprefix(_LOOP), camera, sidecar, span, buffers)
     if looped:
         moments = loop(moments, _LOOP_MOMENTS)
     if rate_hz is None:
@@ -63,16 +65,16 @@ def open_source(
 
 
 def _open(
-    spec: str, camera: str, sidecar: Path | None, span: slice
+    spec: str, camera: str, sidecar: Path | None, span: slice, buffers: int
 ) -> tuple[Recording, Iterator[Moment]]:
     clip = Path(spec)
     if not clip.exists():
         raise ModeldError(f"{spec} does not exist; give a video, a folder of images, or road")
-    return _open_clip(clip, camera, read_sidecar(find_sidecar(clip, sidecar)), span)
+    return _open_clip(clip, camera, read_sidecar(find_sidecar(clip, sidecar)), span, buffers)
 
 
 def _open_clip(
-    clip: Path, camera: str, sidecar: Sidecar, span: slice
+    clip: Path, camera: str, sidecar: Sidecar, span: slice, buffers: int
 ) -> tuple[Recording, Iterator[Moment]]:
     profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
     narrow = profile.cameras.narrow
@@ -88,5 +90,6 @@ def _open_clip(
         total=None if total is None else len(range(total)[span]),
         title=clip.name,
     )
+    ring = FrameRing(buffers, layout.bytes)
     wanted = islice(pictures, span.start, span.stop)
-    return recording, (Moment(resampler(picture)) for picture in wanted)
+    return recording, (Moment(resampler(picture, ring.take())) for picture in wanted)
