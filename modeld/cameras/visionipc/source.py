@@ -47,7 +47,8 @@ class VisionIpcSource:
 
         Layouts are known after this, and frames count from here on.
         """
-        return all([stream.connect(timeout_s) for stream in self._streams()])
+        connected = [stream.connect(timeout_s) for stream in self._streams()]
+        return all(connected)
 
     @property
     def counters(self) -> dict[str, StreamCounters]:

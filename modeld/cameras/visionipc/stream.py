@@ -44,6 +44,7 @@ class VisionIpcStream:
         self._conflate = conflate
         self._question = Question(config.socket_path, stream)
         self._ask_at = 0.0
+        self._asked_for = 0
         self._subscriber: Subscriber | None = None
         self._buffers: tuple[PictureBuffer, ...] = ()
         self._server = 0
@@ -195,9 +196,12 @@ class VisionIpcStream:
         return None
 
     def _ask_for(self, packet: Packet) -> bool:
-        """Start to ask for another server's buffers, unless it was asked just now."""
-        if time.monotonic() < self._ask_at:
+        """Start to ask for the buffers of a packet's server, unless that was tried just now."""
+        now = time.monotonic()
+        if packet.server == self._asked_for and now < self._ask_at:
             return False
+        self._asked_for = packet.server
+        self._ask_at = now
         self._held = packet
         self._buffers = ()
         return True
