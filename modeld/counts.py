@@ -1,7 +1,7 @@
 """What the daemon counts since its start."""
 
 import enum
-from collections.abc import Callable
+from typing import Protocol
 
 
 class Count(enum.StrEnum):
@@ -22,5 +22,8 @@ class Count(enum.StrEnum):
     TIMESTAMPS_STALLED = "timestampsStalled"
 
 
-# How a part of the daemon tells of a fault: what to count, and one line that describes it.
-Report = Callable[[Count, str], None]
+class Report(Protocol):
+    """How a part of the daemon tells of a fault."""
+
+    def __call__(self, count: Count, message: str, about: str = "") -> None:
+        """Count it; log `message`, one line, for the first of its kind and subject `about`."""

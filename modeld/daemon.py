@@ -196,7 +196,7 @@ class Daemon:
             angles = list(sub["extrinsicsCalibration"].rpyCalib)
             self._calibration.update(angles, *cameras, (main.layout.width, main.layout.height))
         except ModeldError as error:
-            self._health.report(Count.REJECTED_MESSAGES, str(error))
+            self._health.report(Count.REJECTED_MESSAGES, str(error), "calibration")
 
     def _intrinsics(self, cameras: DeviceCameras) -> tuple[Intrinsics, Intrinsics]:
         """Of the main and the extra picture: one camera alone is looked at twice."""

@@ -108,7 +108,7 @@ class Health:
         self.started_ns = self.clock.monotonic_ns()
         self._progress_ns = self.started_ns
         self._turns: deque[TurnTimes] = deque(maxlen=_MAX_TURNS)
-        self._named: set[Count] = set()
+        self._named: set[tuple[Count, str]] = set()
         self._troubled = False
 
     def enter(self, state: State, reason: str = "") -> None:
@@ -137,11 +137,11 @@ class Health:
     def _enter_normal(self) -> None:
         self.enter(State.DEGRADED if self.standing else State.RUNNING, "; ".join(self.standing))
 
-    def report(self, count: Count, message: str) -> None:
-        """Count a fault; the first of its kind is also logged."""
+    def report(self, count: Count, message: str, about: str = "") -> None:
+        """Count a fault; the first of its kind and subject is also logged."""
         self.counts[count] += 1
-        if count not in self._named:
-            self._named.add(count)
+        if (count, about) not in self._named:
+            self._named.add((count, about))
             _LOG.warning("%s (further ones are counted as %s)", message, count)
 
     def answered(self, times: TurnTimes) -> None:

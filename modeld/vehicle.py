@@ -86,5 +86,5 @@ class Vehicle:
         highest = math.inf if lowest == -math.inf else _MAX_DELAY
         if math.isfinite(value) and lowest <= value <= highest:
             return value
-        self._report(Count.REJECTED_MESSAGES, f"{what} is {value}; {last} is kept")
+        self._report(Count.REJECTED_MESSAGES, f"{what} is {value}; {last} is kept", what)
         return last

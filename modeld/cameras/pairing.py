@@ -57,12 +57,14 @@ class _Camera:
                 Count.FRAME_IDS_BACK,
                 f"{self._name} camera: frame id went from {last.frame_id} back to "
                 f"{frame.frame_id}; taken as a restarted camera",
+                self._name,
             )
         if frame.timestamp_sof <= last.timestamp_sof:
             self._report(
                 Count.TIMESTAMPS_STALLED,
                 f"{self._name} camera: start of frame {frame.frame_id} is {frame.timestamp_sof} "
                 f"ns, not after {last.timestamp_sof} ns; paired in order of arrival",
+                self._name,
             )
             return frame, False
         return frame, True
