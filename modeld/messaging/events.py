@@ -46,10 +46,19 @@ def empty_member(service: Service) -> Any:
 def decode_event(data: bytes) -> Any:
     """A reader of the one Event in `data`, which it keeps alive.
 
-    Raises MessageError when `data` is not one sound message; reading the result cannot fail.
+    Raises MessageError when `data` is not one sound message; reading fields of the result cannot
+    fail, save for the name of an enum (see `enum_name`).
     """
     check_message(data)
     return next(iter(msgschema.load().Event.read_multiple_bytes(data, TRAVERSAL_LIMIT_WORDS)))
+
+
+def enum_name(value: Any) -> str:
+    """The name of an enum's value, or `unknown(<number>)` where the sender's schema is newer."""
+    try:
+        return str(value)
+    except RuntimeError:  # all that pycapnp says
+        return f"unknown({value.raw})"
 
 
 def _init(service: Service) -> Any:

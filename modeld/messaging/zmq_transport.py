@@ -46,12 +46,13 @@ class ZmqTransport:
         self._bind = bind
         self._connect = connect
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []
 
     def publisher(self, service: str) -> "ZmqPublisher":
         """Bind the service's port; ModeldError names the address if that fails."""
         find_service(service)
         # XPUB is PUB that also tells who subscribes: the cure for lost first messages.
-        socket = self._context.socket(zmq.XPUB)
+        socket = self._socket(zmq.XPUB)
         socket.set(zmq.XPUB_VERBOSER, 1)
         socket.set(zmq.SNDHWM, _QUEUED_MESSAGES)
         socket.set(zmq.LINGER, _LINGER_MS)
@@ -59,7 +60,6 @@ class ZmqTransport:
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
-            socket.close()
             raise ModeldError(
                 f"cannot publish {service} on {address} ({error}); stop the other publisher or "
                 "bind to another address"
@@ -70,7 +70,7 @@ class ZmqTransport:
         """Connect to every name of each service; publishers may come later."""
         sockets = {}
         for service in services:
-            socket = self._context.socket(zmq.SUB)
+            socket = self._socket(zmq.SUB)
             socket.set(zmq.CONFLATE, int(conflate))
             socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
             socket.set(zmq.LINGER, 0)
@@ -84,7 +84,14 @@ class ZmqTransport:
 
     def close(self) -> None:
         """Close all sockets; what is queued for connected readers gets half a second."""
-        self._context.destroy()
+        for socket in self._sockets:
+            socket.close()
+        self._context.term()
+
+    def _socket(self, kind: int) -> "zmq.Socket[bytes]":
+        socket = self._context.socket(kind)
+        self._sockets.append(socket)
+        return socket
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +119,7 @@ class ZmqPublisher:
 
     def subscribers(self) -> int:
         """Connected readers. Also empties the queue of comings and goings, so call it often."""
-        while self._socket.poll(0):
+        while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
             with contextlib.suppress(zmq.Again):
                 change = self._socket.recv(zmq.DONTWAIT)
                 self._subscribers += {b"\x01": 1, b"\x00": -1}.get(change[:1], 0)
