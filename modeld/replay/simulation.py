@@ -64,8 +64,9 @@ class SimulatedDevice:
         self._pace = pace
         self._close = close
         self._messages = DeviceMessages(recording.profile)
-        services = (*self._messages.services, *_CAMERA_STATES)
-        self._publishers = {name: self.transport.publisher(name) for name in services}
+        # Everything that it may publish.
+        self.services = (*self._messages.services, *_CAMERA_STATES)
+        self._publishers = {name: self.transport.publisher(name) for name in self.services}
         self._last_narrow = self._last_wide = first - 1
         self.narrow: FrameStream | None = _Stream(self.take_narrow)
         self.wide: FrameStream | None = _Stream(self.take_wide) if recording.two_cameras else None

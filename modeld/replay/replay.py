@@ -1,0 +1,107 @@
+"""Replaying a recording through the daemon itself: its loop, its messages, its checks.
+
+Nothing here decides anything that the daemon decides; recording and daemon share one thread, so
+that in lock-step every frame is answered before the next one exists.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgschema
+from modeld.boundary import FrameExecutor
+from modeld.cameras.frame import EndOfStreamError, Frame
+from modeld.config import Config
+from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon
+from modeld.health import Health, TurnTimes
+from modeld.messaging import Inbox, PubMaster, SubMaster, decode_event
+from modeld.notify import Notifier
+from modeld.replay.simulation import SimulatedDevice
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTurn:
+    """One answered frame: the frame, its modelV2 `Event`, and all messages since the last turn.
+
+    `messages` are in order of their time, the device's before the daemon's. `times` is None when
+    the answer was not sound. `frame` is valid until the next turn.
+    """
+
+    frame: Frame
+    answer: Any
+    messages: tuple[bytes, ...]
+    times: TurnTimes | None
+
+
+class Replay:
+    """The daemon on a simulated device. Raises ModeldError as `Daemon` does."""
+
+    def __init__(self, executor: FrameExecutor, device: SimulatedDevice, config: Config) -> None:
+        transport, clock = device.transport, device.clock
+        self.health = Health(clock, Notifier(None))
+        self._device = device
+        self._daemon = Daemon(
+            executor,
+            device,
+            SubMaster(SUBSCRIBED, transport, clock),
+            PubMaster(PUBLISHED, transport, clock),
+            clock,
+            self.health,
+            config,
+        )
+        self._services = (*device.services, *PUBLISHED)
+        self._tape = transport.inbox(self._services, conflate=False)
+
+    def turns(self) -> Iterator[ReplayedTurn]:
+        """Play to the end, giving each turn that was answered.
+
+        Raises ModeldError when the recording or the device fails midway.
+        """
+        try:
+            while True:
+                if self._daemon.turn():
+                    yield self._turn()
+        except EndOfStreamError:
+            return
+
+    def opening(self) -> tuple[bytes, ...]:
+        """What a log begins with: what the device is, and the start of the route."""
+        event = self._mark()
+        device = event.init("initData")
+        device.deviceType = self._device.recording.profile.device_type
+        device.version = "modeld replay"
+        return event.to_bytes(), self._sentinel("startOfRoute")
+
+    def closing(self) -> tuple[bytes, ...]:
+        """What a log ends with."""
+        return (self._sentinel("endOfRoute"),)
+
+    def _sentinel(self, kind: str) -> bytes:
+        event = self._mark()
+        event.init("sentinel").type = kind
+        data: bytes = event.to_bytes()
+        return data
+
+    def _mark(self) -> Any:
+        # Marks exist in logs only, so they are no services.
+        return msgschema.load().Event.new_message(
+            logMonoTime=self._device.clock.monotonic_ns(), valid=True
+        )
+
+    def _turn(self) -> ReplayedTurn:
+        frame = self._device.last_frame
+        if frame is None:
+            raise RuntimeError("the daemon answered before the device gave a frame")
+        events = [(decode_event(data), data) for data in _drain(self._tape, self._services)]
+        # Sorting keeps the order of what has the same time.
+        events.sort(key=lambda pair: pair[0].logMonoTime)
+        (answer,) = (event for event, _ in events if event.which() == "modelV2")
+        turns = self.health.take_turns()
+        times = turns[-1] if turns and turns[-1].frame_id == frame.frame_id else None
+        return ReplayedTurn(frame, answer, tuple(data for _, data in events), times)
+
+
+def _drain(inbox: Inbox, services: tuple[str, ...]) -> Iterator[bytes]:
+    for service in services:
+        while (data := inbox.receive(service)) is not None:
+            yield data
