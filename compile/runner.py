@@ -109,7 +109,7 @@ class GraphRunner:
         if not isinstance(value, Tensor):
             raise ModeldError(f"output {name} is a sequence or empty optional; only tensors can be")
         # A value of constants alone belongs to no device yet.
-        return value if value.device is not None else value.to(Device.DEFAULT)
+        return value if value.device is not None else value.clone(Device.DEFAULT)
 
     def _prepare(self, graph: onnx.GraphProto) -> list[_Node]:
         """Nodes of a graph or subgraph, kept by identity: a subgraph runs many times."""

@@ -1,15 +1,32 @@
 """The operators that the compiler knows, by domain, name and opset."""
 
-from compile.ops import activation, bits, constants, elementwise, gather, movement, reduction, tinygrad_table
+from compile.ops import (
+    activation,
+    bits,
+    constants,
+    convolution,
+    elementwise,
+    gather,
+    linear,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    tinygrad_table,
+)
 from compile.ops.registry import OpTable, make_table
 
 _FAMILIES = (
     activation.OPS,
     bits.OPS,
     constants.OPS,
+    convolution.OPS,
     elementwise.OPS,
     gather.OPS,
+    linear.OPS,
     movement.OPS,
+    normalization.OPS,
+    pooling.OPS,
     reduction.OPS,
 )
 

@@ -47,7 +47,7 @@ def range_(start: Array, limit: Array, delta: Array, stash_type: int = 1) -> Arr
     first, last, step = (value.reshape(()) for value in (start, limit, delta))
     kind = np.dtype(np.float32) if start.dtype == np.float16 else start.dtype
     count = max(int(np.ceil((float(last) - float(first)) / float(step))), 0)
-    values = first.astype(kind) + np.arange(count).astype(kind) * step.astype(kind)
+    values: Array = first.astype(kind) + np.arange(count).astype(kind) * step.astype(kind)
     return values.astype(start.dtype)
 
 
@@ -78,8 +78,5 @@ OPS = (
     Op("Identity", identity, any_value=True),
     Op("EyeLike", eye_like, any_value=True),
     Op("Range", range_, constants=_EVERY_INPUT, foldable=False),
-    *(
-        Op(name, _known_only, constants=_EVERY_INPUT, domain=ONNX_DOMAIN)
-        for name in _KNOWN_ONLY
-    ),
+    *(Op(name, _known_only, constants=_EVERY_INPUT, domain=ONNX_DOMAIN) for name in _KNOWN_ONLY),
 )

@@ -43,7 +43,7 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     return take(table, 0, row.reshape(-1)).reshape(*indices.shape[:-1], *slice_shape)
 
 
-def _scatter_last(x: Tensor, index: Tensor, updates: Tensor, reduction: str) -> Tensor:
+def scatter_last(x: Tensor, index: Tensor, updates: Tensor, reduction: str) -> Tensor:
     """Scatter along the last axis: x (…, R), updates (…, J), index (…, J), -1 for no place.
 
     `index` may have leading dimensions of size 1. Of several updates for one place, the last one
@@ -80,9 +80,7 @@ def scatter_elements(
         (0, 0) if d == axis else (0, x.shape[d] - indices.shape[d]) for d in range(x.ndim)
     )
     index, updates = index.pad(margins, value=-1), updates.pad(margins)
-    result = _scatter_last(
-        x.permute(order), index.permute(order), updates.permute(order), reduction
-    )
+    result = scatter_last(x.permute(order), index.permute(order), updates.permute(order), reduction)
     return result.permute(back)
 
 
@@ -98,7 +96,7 @@ def scatter_nd(
         tuples = indices.reshape(-1, depth)
         return _replace_rows(context, table, tuples, dims, new).reshape(x.shape)
     row = _rows(index.reshape(-1, depth), dims)
-    moved = _scatter_last(table.permute(1, 0), row.reshape(1, -1), new.permute(1, 0), reduction)
+    moved = scatter_last(table.permute(1, 0), row.reshape(1, -1), new.permute(1, 0), reduction)
     return moved.permute(1, 0).reshape(x.shape)
 
 
