@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from tinygrad import Tensor
-from tinygrad.engine.realize import capturing, lower_and_compile, run_linear
+from tinygrad.engine.realize import (
+    capturing,
+    get_call_arg_uops,
+    get_call_outs_ins,
+    lower_and_compile,
+    run_linear,
+)
 from tinygrad.helpers import is_image_shape
 from tinygrad.uop.ops import Ops, ProgramInfo, UOp
 
@@ -108,7 +114,10 @@ class CapturedRun:
             for slot, buffer in enumerate(buffers)
         }
         # The launches must name their inputs and not hold them, as tinygrad's own JIT does.
-        self._linear = lower_and_compile(schedule.substitute(slots, walk=True))
+        compiled = lower_and_compile(schedule.substitute(slots, walk=True))
+        outputs = {tensor.uop.base for tensor in self._outputs.values()}
+        constant, self._linear = _split_constant(compiled, outputs)
+        run_linear(constant, {}, jit=True)
         self.program = _describe(self._linear, self._outputs, self._input_names, names)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -143,6 +152,23 @@ def _record(function: GraphFunction, inputs: Mapping[str, Tensor]) -> tuple[dict
     finally:
         capturing.clear()
     return outputs, UOp(Ops.LINEAR, src=tuple(recorder.calls))
+
+
+def _split_constant(linear: UOp, outputs: set[UOp]) -> tuple[UOp, UOp]:
+    """(launches that depend on no input, all others).
+
+    The first are run once, now, and what they write becomes weights.
+    """
+    varying = set(outputs)
+    constant, kept = [], []
+    for call in linear.src:
+        arguments = [_storage_of(argument)[0] for argument in get_call_arg_uops(call)]
+        if any(base in varying or base.op is Ops.PARAM for base in arguments):
+            kept.append(call)
+            varying |= {arguments[position] for position in get_call_outs_ins(call)[0]}
+        else:
+            constant.append(call)
+    return linear.replace(src=tuple(constant)), linear.replace(src=tuple(kept))
 
 
 def _describe(
