@@ -285,6 +285,11 @@ def _frame_fault(frame: Frame, cameras: tuple[Camera, ...]) -> str | None:
             f"frame {frame.frame_id} is {size.name}, expected {expected}; "
             f"build the artifact with --camera {size.name}, or choose the camera it was built for"
         )
+    if not (0 <= frame.frame_id < 1 << 32 and 0 <= frame.timestamp_eof < 1 << 64):
+        return (
+            f"frame id {frame.frame_id} with end of frame {frame.timestamp_eof} ns fits no "
+            "message; check what the camera stamps its frames with"
+        )
     if layout.stride < layout.width or layout.uv_offset < layout.stride * layout.height:
         return (
             f"frame {frame.frame_id} of {size.name} claims stride {layout.stride} and chroma at "

@@ -310,12 +310,14 @@ def test_a_later_frame_of_the_wrong_size_or_layout_is_passed_over() -> None:
         fake_frame(2, layout=packed_layout(32, 8)),
         replace(fake_frame(3), data=fake_frame(3).data[:-1]),
         replace(fake_frame(4), layout=FrameLayout(16, 8, 8, 128)),
+        replace(fake_frame(4), frame_id=1 << 32),
+        replace(fake_frame(4), timestamp_eof=-1),
         fake_frame(5),
     ]
     bench = Bench(frames)
     assert run(bench) == 3
     assert [e.modelV2.frameId for e in bench.received("modelV2")] == [0, 1, 5]
-    assert bench.health.counts[Count.REJECTED_FRAMES] == 3
+    assert bench.health.counts[Count.REJECTED_FRAMES] == 5
 
 
 def test_padded_frames_pass() -> None:
