@@ -1,10 +1,17 @@
 """Finding the OpenCL device and saying what it is."""
 
 import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 # pyopencl keeps a cache of its own that is read with pickle; `program_cache` replaces it.
 os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+
+# PoCL links every kernel with a program called ld; the set-up puts one here where it is missing.
+_TOOLS = Path(sys.prefix, "bin")
+if (_TOOLS / "ld").exists():
+    os.environ["PATH"] = f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"
 
 import pyopencl as cl
 

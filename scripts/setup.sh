@@ -34,12 +34,15 @@ elif root; then
   say "OpenCL: Debian's PoCL"
 else
   wheel=pocl-binary-distribution
+  # That PoCL links kernels with a C tool chain; without one, a linker comes as a wheel too.
+  command -v cc >/dev/null || wheel="$wheel ziglang"
   say "OpenCL: PoCL from the Python wheel, correct but several times slower;" \
     "the faster one: sudo apt-get install pocl-opencl-icd"
 fi
 
 [ -x .venv/bin/python ] || { say "virtual environment in .venv"; "$python" -m venv .venv; }
 say "Python packages"
-# shellcheck disable=SC2086 # $wheel is one word or none
+# shellcheck disable=SC2086 # $wheel is a list of words, or empty
 .venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]' $wheel
+case $wheel in *ziglang*) cp scripts/ld-for-pocl .venv/bin/ld ;; esac
 touch .venv/ready
