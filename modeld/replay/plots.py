@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from modeld.errors import ModeldError
 from modeld.files import write_atomic
 from modeld.rig.latency import Sample
+from modeld.rig.recorder import STACKED, Row, stage_times
 
 _DPI = 110
 _INK, _FAINT, _REFERENCE, _NEW, _WARNING = "#22303c", "#c8d0d8", "#8fa3b5", "#0b7a75", "#d1495b"
@@ -73,43 +74,39 @@ def plot_comparison(
 
 
 def plot_latency(
-    path: Path,
-    stages: Mapping[str, Sequence[float]],
-    samples: Sequence[Sample],
-    deadline_ms: float,
-    title: str,
+    path: Path, rows: Sequence[Row], samples: Sequence[Sample], deadline_ms: float, title: str
 ) -> None:
-    """Write a PNG of latencies in ms: each frame's stages stacked, and percentiles.
+    """Write a PNG of a run's latencies in ms: each frame's stages stacked, and percentiles.
 
-    `stages` are durations in ms in the order they happen, for the frames of `samples` that were
-    answered; `samples` say when the answers came.
+    Raises ModeldError when nothing was answered, or the file cannot be written.
     """
+    if not rows:
+        raise ModeldError(f"no frame was answered after the warm-up; nothing to draw in {path}")
     figure = Figure((13, 8), dpi=_DPI, layout="constrained")
     timeline, spread = figure.subplots(2, 1, height_ratios=(1.25, 1))
-    _draw_timeline(timeline, stages, samples, deadline_ms)
-    _draw_percentiles(spread, stages, samples, deadline_ms)
+    _draw_timeline(timeline, rows, samples, deadline_ms)
+    _draw_percentiles(spread, rows, samples, deadline_ms)
     figure.suptitle(title, color=_INK, fontsize=14)
     _save(figure, path)
 
 
 _STAGE_COLOURS = (
-    "#264653", "#2a9d8f", "#8ab17d", "#e9c46a", "#f4a261", "#e76f51", "#9d4edd", "#577590",
+    "#dfe5ea", "#264653", "#2a9d8f", "#8ab17d", "#e9c46a", "#f4a261", "#e76f51", "#9d4edd",
+    "#577590", "#aab7c4",
 )  # fmt: skip
 
 
 def _draw_timeline(
-    axes: Axes,
-    stages: Mapping[str, Sequence[float]],
-    samples: Sequence[Sample],
-    deadline_ms: float,
+    axes: Axes, rows: Sequence[Row], samples: Sequence[Sample], deadline_ms: float
 ) -> None:
     answered = [sample for sample in samples if not sample.skipped]
     frames = [sample.frame_id for sample in answered]
     latency = [sample.latency / 1e6 for sample in answered]
+    durations = [stage_times(row.times, row.answer) for row in rows]
     axes.stackplot(
-        frames,
-        *stages.values(),
-        labels=list(stages),
+        [row.answer.frame_id for row in rows],
+        *([stages[name] / 1e6 for stages in durations] for name in STACKED),
+        labels=STACKED,
         colors=_STAGE_COLOURS,
         step="mid",
         alpha=0.9,
@@ -126,18 +123,15 @@ def _draw_timeline(
     axes.set_ylim(0, top)
     axes.set_xlim(frames[0], max(frames[-1], frames[0] + 1))
     axes.set_xlabel("frame id", color=_INK)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=10, frameon=False, fontsize=9)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=12, frameon=False, fontsize=8)
     _dress(axes, "each frame (ms)")
 
 
 def _draw_percentiles(
-    axes: Axes,
-    stages: Mapping[str, Sequence[float]],
-    samples: Sequence[Sample],
-    deadline_ms: float,
+    axes: Axes, rows: Sequence[Row], samples: Sequence[Sample], deadline_ms: float
 ) -> None:
     # Equal steps for each further nine, which is where a latency's tail shows.
-    turns = np.sum(list(stages.values()), 0)
+    turns = np.array([row.times.stages()["turn"] / 1e6 for row in rows])
     latencies = np.array([sample.latency / 1e6 for sample in samples])
     curves = (("the daemon's turn", turns, _NEW), ("end to end, skipped included", latencies, _INK))
     for name, values, colour in curves:

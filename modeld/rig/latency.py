@@ -5,7 +5,7 @@ a latency too, namely until the next answer; leaving it out would hide exactly t
 ("coordinated omission"). Frame ids and the camera's period tell which frames those were.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hdrh.histogram import HdrHistogram
@@ -33,41 +33,49 @@ class Sample:
     skipped: bool
 
 
-def open_loop(answers: Iterable[Answer], period_ns: int) -> Iterator[Sample]:
-    """Latencies of all frames between the first and the last answer, skipped ones included.
+class OpenLoop:
+    """Turns answers, as they come, into latencies of all scheduled frames."""
 
-    `answers` come in order of frame id; a restart of the ids (or of the daemon) begins anew.
-    """
-    last: Answer | None = None
-    for answer in answers:
-        if last is not None and answer.frame_id > last.frame_id:
+    def __init__(self, period_ns: int) -> None:
+        self._period_ns = period_ns
+        self._last: Answer | None = None
+
+    def add(self, answer: Answer) -> list[Sample]:
+        """Latencies of the frames skipped since the last answer, and of the answered one.
+
+        Answers come in order; a restart of the frame ids begins anew.
+        """
+        samples = []
+        last, self._last = self._last, answer
+        if last is not None:
             for frame_id in range(last.frame_id + 1, answer.frame_id):
-                eof = answer.timestamp_eof - (answer.frame_id - frame_id) * period_ns
-                yield Sample(frame_id, answer.answered - eof, skipped=True)
-        yield Sample(answer.frame_id, answer.answered - answer.timestamp_eof, skipped=False)
-        last = answer
+                eof = answer.timestamp_eof - (answer.frame_id - frame_id) * self._period_ns
+                samples.append(Sample(frame_id, answer.answered - eof, skipped=True))
+        latency = answer.answered - answer.timestamp_eof
+        return [*samples, Sample(answer.frame_id, latency, skipped=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Misses:
-    """Frames later than the deadline (skipped ones always are), and the longest unbroken run."""
+    """Counts frames later than the deadline (skipped ones always are) and their unbroken runs."""
 
-    total: int
-    longest_run: int
-    skipped: int
+    deadline_ns: int
+    frames: int = 0
+    skipped: int = 0
+    total: int = 0
+    longest_run: int = 0
+    _run: int = 0
 
-
-def count_misses(samples: Iterable[Sample], deadline_ns: int) -> Misses:
-    """Count deadline misses over consecutive frames."""
-    total = longest = run = skipped = 0
-    for sample in samples:
-        skipped += sample.skipped
-        if sample.skipped or sample.latency > deadline_ns:
-            total, run = total + 1, run + 1
-            longest = max(longest, run)
+    def add(self, sample: Sample) -> None:
+        """Take in the next frame."""
+        self.frames += 1
+        self.skipped += sample.skipped
+        if sample.skipped or sample.latency > self.deadline_ns:
+            self.total += 1
+            self._run += 1
+            self.longest_run = max(self.longest_run, self._run)
         else:
-            run = 0
-    return Misses(total, longest, skipped)
+            self._run = 0
 
 
 class Histogram:
