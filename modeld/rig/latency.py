@@ -54,6 +54,20 @@ class OpenLoop:
         latency = answer.answered - answer.timestamp_eof
         return [*samples, Sample(answer.frame_id, latency, skipped=False)]
 
+    def finish(self, now: int) -> list[Sample]:
+        """Frames that ended at least one period before `now` and were never answered.
+
+        For a daemon that fell silent while the camera went on.
+        """
+        if self._last is None:
+            return []
+        last, period = self._last, self._period_ns
+        silent = max(0, (now - last.timestamp_eof) // period - 1)
+        return [
+            Sample(last.frame_id + i, now - last.timestamp_eof - i * period, skipped=True)
+            for i in range(1, silent + 1)
+        ]
+
 
 @dataclass
 class Misses:

@@ -50,10 +50,11 @@ class Recorder:
             return
         self.invalid += not valid
         self._unmatched[answer.frame_id] = answer
-        for sample in self._loop.add(answer):
-            self.histograms[END_TO_END].record(sample.latency)
-            self.misses.add(sample)
-            self.samples.append(sample)
+        self._take(self._loop.add(answer))
+
+    def finish(self, now: int) -> None:
+        """The cameras still run at `now`: frames without an answer until then are misses."""
+        self._take(self._loop.finish(now))
 
     def turn(self, times: TurnTimes) -> None:
         """The daemon told the times of a turn; those of warm-up frames are left out."""
@@ -66,6 +67,12 @@ class Recorder:
         self.rows.append(Row(answer, times))
         for name, duration in stage_times(times, answer).items():
             self.histograms.setdefault(name, Histogram()).record(duration)
+
+    def _take(self, samples: list[Sample]) -> None:
+        for sample in samples:
+            self.histograms[END_TO_END].record(sample.latency)
+            self.misses.add(sample)
+            self.samples.append(sample)
 
 
 def stage_times(times: TurnTimes, answer: Answer) -> dict[str, int]:
