@@ -58,8 +58,13 @@ class FrameStream(Protocol):
 class FrameSource(Protocol):
     """The cameras of a device. At least one of `narrow` and `wide` is not None."""
 
-    narrow: FrameStream | None
-    wide: FrameStream | None
+    @property
+    def narrow(self) -> FrameStream | None:
+        """The main camera's frames, unless the device only has a wide one."""
+
+    @property
+    def wide(self) -> FrameStream | None:
+        """The wide camera's frames."""
 
     def close(self) -> None:
         """Release what the source holds; `receive` must not be called afterwards."""
