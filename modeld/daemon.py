@@ -111,6 +111,7 @@ class Daemon:
         if pair is None:
             return False
         synced = self._clock.monotonic_ns()
+        self._health.frames_came()
         self._sub.update()
         self._health.rejected_on_wire = sum(self._sub.rejected.values())
         if not self._fits(pair):
@@ -252,6 +253,12 @@ class Daemon:
         event = pub.new_event("cameraOdometry", valid=valid and dropped == 0)
         fill_camera_odometry(event.cameraOdometry, outputs, turn)
         pub.send("cameraOdometry", event)
+
+
+def check_contract(contract: Contract) -> None:
+    """Raise ModeldError, naming what is missing, unless a `Daemon` can run such a network."""
+    OutputParser(_slices(contract), _output_size(contract))
+    ModelInputs(contract)
 
 
 def _slices(contract: Contract) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,8 @@
 """How the daemon fares: state, counters, stage times; told to systemd and to subscribers.
 
 The loop reports here; a timer thread (`HealthTimer`) publishes, so that health keeps flowing when
-frames stop. The watchdog is fed by answered turns and by nothing else.
+frames stop. The watchdog is armed by the first frames, so that a device may wait for its cameras,
+and fed by answered turns and by nothing else.
 """
 
 import enum
@@ -110,6 +111,7 @@ class Health:
         self._turns: deque[TurnTimes] = deque(maxlen=_MAX_TURNS)
         self._named: set[tuple[Count, str]] = set()
         self._troubled = False
+        self._armed = False
 
     def enter(self, state: State, reason: str = "") -> None:
         """Change state; `reason` is one line when the state is not `running`."""
@@ -122,6 +124,21 @@ class Health:
         self._progress_ns = self.clock.monotonic_ns()
         self._enter_normal()
         self.notifier.ready("running, waiting for frames")
+        self.notifier.disarm_watchdog()
+
+    def frames_came(self) -> None:
+        """A pair of frames is in hand; the first one arms the watchdog."""
+        if not self._armed:
+            self._armed = True
+            self.notifier.arm_watchdog()
+
+    def add_standing(self, *reasons: str) -> None:
+        """Name what is not as it should be for as long as the daemon runs; each is logged."""
+        for reason in reasons:
+            _LOG.warning("degraded: %s", reason)
+        self.standing += reasons
+        if reasons and self.state is State.RUNNING:
+            self._enter_normal()
 
     def trouble(self, reason: str) -> None:
         """The last answer was not to be believed."""

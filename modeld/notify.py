@@ -12,10 +12,18 @@ from collections.abc import Mapping
 _LOG = logging.getLogger(__name__)
 
 
-class Notifier:
-    """Sends notifications to `address`; with None nothing is sent (not run as a service)."""
+# A watchdog that is not armed yet: longer than any wait for cameras, short enough for 64 bits.
+_DISARMED_USEC = 30 * 24 * 3600 * 1_000_000
 
-    def __init__(self, address: str | None) -> None:
+
+class Notifier:
+    """Sends notifications to `address`; with None nothing is sent (not run as a service).
+
+    `watchdog_usec` is the period that the service manager wants the watchdog fed in, 0 for none.
+    """
+
+    def __init__(self, address: str | None, watchdog_usec: int = 0) -> None:
+        self._watchdog_usec = watchdog_usec
         self._address: str | bytes | None = address
         if address is not None and address.startswith("@"):
             self._address = b"\0" + os.fsencode(address[1:])
@@ -46,6 +54,16 @@ class Notifier:
         """One line for `systemctl status`."""
         self.send(STATUS=text)
 
+    def disarm_watchdog(self) -> None:
+        """Wait without being restarted: there is no work yet."""
+        if self._watchdog_usec:
+            self.send(WATCHDOG_USEC=_DISARMED_USEC)
+
+    def arm_watchdog(self) -> None:
+        """Work has begun; from now on silence means a restart."""
+        if self._watchdog_usec:
+            self.send(WATCHDOG_USEC=self._watchdog_usec)
+
     def watchdog(self) -> None:
         """Prove that work gets done."""
         self.send(WATCHDOG=1)
@@ -67,4 +85,7 @@ class Notifier:
 
 def notifier_of(environment: Mapping[str, str]) -> Notifier:
     """The notifier that systemd's environment describes."""
-    return Notifier(environment.get("NOTIFY_SOCKET") or None)
+    period = environment.get("WATCHDOG_USEC", "")
+    return Notifier(
+        environment.get("NOTIFY_SOCKET") or None, int(period) if period.isdecimal() else 0
+    )

@@ -26,7 +26,7 @@ class ListeningNotifier(Notifier):
     """Remembers instead of sending."""
 
     def __init__(self) -> None:
-        super().__init__(None)
+        super().__init__(None, watchdog_usec=1_000_000)
         self.sent: list[dict[str, str | int]] = []
 
     def send(self, **assignments: str | int) -> None:

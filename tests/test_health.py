@@ -142,6 +142,17 @@ def test_watchdog_is_fed_by_answers_only() -> None:
     assert told.notifier.count("WATCHDOG") == 1
 
 
+def test_watchdog_waits_disarmed_until_frames_come() -> None:
+    told = Told()
+    told.health.ready()
+    assert told.notifier.count("WATCHDOG_USEC") == 1
+    for _ in range(3):
+        told.health.frames_came()
+    periods = [sent["WATCHDOG_USEC"] for sent in told.notifier.sent if "WATCHDOG_USEC" in sent]
+    assert len(periods) == 2
+    assert periods[1] == 1_000_000 < int(periods[0])
+
+
 def test_ready_once_and_status_lines() -> None:
     told = Told()
     told.beat()

@@ -48,6 +48,31 @@ def test_what_is_sent(manager: tuple[socket.socket, Notifier]) -> None:
     ]
 
 
+def test_watchdog_is_armed_with_the_period_that_the_manager_wants(tmp_path: Path) -> None:
+    receiver = listener(str(tmp_path / "notify"))
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "10000000"}
+    notifier = notifier_of(environment)
+    notifier.disarm_watchdog()
+    notifier.arm_watchdog()
+    key, _, period = receiver.recv(200).decode().partition("=")
+    assert key == "WATCHDOG_USEC"
+    assert int(period) > 24 * 3600 * 1_000_000
+    assert receiver.recv(200) == b"WATCHDOG_USEC=10000000"
+    notifier.close()
+    receiver.close()
+
+
+def test_without_a_watchdog_there_is_nothing_to_arm(tmp_path: Path) -> None:
+    receiver = listener(str(tmp_path / "notify"))
+    notifier = notifier_of({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "x"})
+    notifier.disarm_watchdog()
+    notifier.arm_watchdog()
+    notifier.status("end")
+    assert receiver.recv(200) == b"STATUS=end"
+    notifier.close()
+    receiver.close()
+
+
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}])
 def test_nothing_is_sent_without_a_manager(environment: dict[str, str]) -> None:
     notifier = notifier_of(environment)

@@ -1,0 +1,257 @@
+"""`modeld run`: the daemon, from an artifact and cameras to messages.
+
+In this order: configuration, artifact (nothing is loaded from one that must not run), source,
+weights and programs, self-test, first run of every kernel, READY, cameras, loop.
+"""
+
+import argparse
+import dataclasses
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeld import selftest
+from modeld.artifact import Artifact, refused
+from modeld.cameras.frame import FrameSource
+from modeld.cameras.visionipc.paths import VisionIpcConfig
+from modeld.cameras.visionipc.source import CameraSearch, VisionIpcSource
+from modeld.clock import Clock, SystemClock
+from modeld.commands import options
+from modeld.config import Config, load_config
+from modeld.constants import MODEL_RUN_HZ
+from modeld.counts import Count
+from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon, check_contract
+from modeld.errors import ArtifactRefusedError, ModeldError
+from modeld.executor import Executor
+from modeld.health import Health, HealthTimer, Identity, State, fill_health
+from modeld.messaging import MergedTransport, PubMaster, SubMaster, Transport, ZmqTransport
+from modeld.notify import notifier_of
+from modeld.opencl import select_device
+from modeld.realtime import enter_realtime
+from modeld.verdict import Reason, judge_target, verdict
+from modeld.warmup import warm_up
+
+if TYPE_CHECKING:  # files are decoded only by those who ask for it
+    from modeld.replay.simulation import SimulatedDevice
+
+HEALTH = "modeldHealth"
+VISIONIPC = "visionipc"
+_SEARCH_S = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's flags."""
+    options.add_artifact(parser, flag=True)
+    parser.add_argument(
+        "--source",
+        default=VISIONIPC,
+        metavar="SPEC",
+        help="visionipc (default), a video, a folder of images, or road[:SEED]",
+    )
+    parser.add_argument(
+        "--server", default="camerad", metavar="NAME", help="the camera server (default: camerad)"
+    )
+    parser.add_argument(
+        "--prefix", default="", help="openpilot's prefix for the camera server's names"
+    )
+    parser.add_argument(
+        "--camera",
+        metavar="WxH",
+        help="frame size that a recording is given (default: the artifact's first)",
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=float(MODEL_RUN_HZ),
+        metavar="HZ",
+        help="frames a second of a recording (default: 20)",
+    )
+    parser.add_argument("--config", type=Path, metavar="TOML", help="configuration file")
+    parser.add_argument(
+        "--bind", metavar="ADDRESS", help="publish here instead of loopback; * is everywhere"
+    )
+    parser.add_argument(
+        "--frames", type=int, metavar="N", help="end after N answered frames (default: never)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until SIGTERM, SIGINT, the end of a recording, or `--frames`."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="modeld: %(message)s")
+    config = _configuration(args)
+    stop = _stop_on_signals()
+    clock = SystemClock()
+    notifier = notifier_of(os.environ)
+    health = Health(clock, notifier)
+    with closing(notifier), ZmqTransport(bind=config.messages.bind) as transport:
+        pub = PubMaster([HEALTH], transport, clock)
+        with _telling(HealthTimer(health, partial(_publish_health, pub))):
+            try:
+                _serve(args, config, stop, health, transport)
+            except ModeldError as error:
+                _tell_failure(health, error)
+                raise
+            finally:
+                notifier.stopping()
+    answered, dropped = health.counts[Count.FRAMES], health.counts[Count.DROPS]
+    logging.getLogger(__name__).info("%d frames answered, %d dropped", answered, dropped)
+    return 0
+
+
+def _serve(
+    args: argparse.Namespace,
+    config: Config,
+    stop: threading.Event,
+    health: Health,
+    network: Transport,
+) -> None:
+    artifact = _open_artifact(args, health)
+    recording = None if args.source == VISIONIPC else _open_recording(args, artifact, health.clock)
+    executor = _load(args, artifact, health)
+    wire = network if recording is None else MergedTransport(recording.transport, network)
+    sub = SubMaster(SUBSCRIBED, wire, health.clock)
+    pub = PubMaster(PUBLISHED, wire, health.clock)
+    health.ready()
+    source: FrameSource | None = recording or _wait_for_cameras(args, stop, health)
+    if source is None:
+        return
+    try:
+        daemon = Daemon(executor, source, sub, pub, health.clock, health, config)
+        # Last, when every helper thread exists: they must not inherit core and priority.
+        problems = enter_realtime(config.realtime)
+        health.add_standing(*problems)
+        daemon.run(stop, args.frames)
+    finally:
+        source.close()
+
+
+def _configuration(args: argparse.Namespace) -> Config:
+    config = Config() if args.config is None else load_config(args.config)
+    if args.bind is None:
+        return config
+    return dataclasses.replace(
+        config, messages=dataclasses.replace(config.messages, bind=args.bind)
+    )
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _open_artifact(args: argparse.Namespace, health: Health) -> Artifact:
+    artifact = options.open_trusted(args)
+    pinned = options.read_pin(args) is not None or bool(args.trust)
+    if not pinned:
+        if Reason.UNPINNED not in args.allow:
+            raise refused(
+                Reason.UNPINNED,
+                f"neither --pin nor --trust says which artifact {args.artifact} must be; pass the "
+                f"identity that the build printed, or accept any with --allow {Reason.UNPINNED}",
+            )
+        health.add_standing("the artifact is not pinned")
+    health.identity = Identity(artifact.digest, artifact.manifest.name)
+    check_contract(artifact.manifest.contract)
+    return artifact
+
+
+def _open_recording(
+    args: argparse.Namespace, artifact: Artifact, clock: Clock
+) -> "SimulatedDevice":
+    from modeld.replay.sources import open_source
+
+    built_for = artifact.manifest.contract.cameras
+    camera = args.camera or (built_for[0].name if built_for else "none")
+    if camera not in [known.name for known in built_for]:
+        names = ", ".join(known.name for known in built_for) or "none"
+        raise ModeldError(
+            f"the artifact was not built for camera {camera}, only for {names}; choose one of "
+            f"these or build it with --camera {camera}"
+        )
+    if not args.rate > 0:
+        raise ModeldError(f"--rate {args.rate} is no frame rate; give a number above 0")
+    return open_source(args.source, camera, clock, args.rate)
+
+
+def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Executor:
+    device = select_device(args.device) if args.device else None
+    cache = options.program_cache(args)
+    executor = Executor(artifact, device, cache=cache, allow=args.allow)
+    findings = judge_target(artifact.manifest, executor.info)
+    health.add_standing(*(finding.message for finding in findings))
+    health.identity = Identity(
+        artifact.digest,
+        artifact.manifest.name,
+        verdict(findings, args.allow) if not health.standing else "degraded",
+        health.standing,
+    )
+    health.enter(State.WARMING, "self-test and first runs")
+    result = selftest.check(executor, artifact)
+    warm_up(executor)
+    executor.keep_programs()
+    health.counts[Count.CACHE_HITS] = cache.hits
+    health.counts[Count.CACHE_MISSES] = cache.misses
+    logging.getLogger(__name__).info(
+        "%s %s on %s: self-test %s, %d programs from cache, %d compiled",
+        artifact.manifest.name,
+        artifact.digest[:19],
+        executor.info.device,
+        "exact" if result.exact else "within tolerance",
+        cache.hits,
+        cache.misses,
+    )
+    return executor
+
+
+def _wait_for_cameras(
+    args: argparse.Namespace, stop: threading.Event, health: Health
+) -> VisionIpcSource | None:
+    """The road cameras, or None when stopped before they came."""
+    config = VisionIpcConfig(server=args.server, prefix=args.prefix)
+    search = CameraSearch(config, health.clock)
+    with closing(search):
+        while not stop.is_set():
+            source = search.poll(_SEARCH_S)
+            if source is not None:
+                health.reconnects = partial(_reconnects, source)
+                return source
+            health.enter(health.state, f"waiting for cameras at {config.socket_path}")
+    return None
+
+
+def _reconnects(source: VisionIpcSource) -> int:
+    return sum(counters.reconnected for counters in source.counters.values())
+
+
+def _publish_health(pub: PubMaster, health: Health) -> None:
+    event = pub.new_event(HEALTH, valid=True)
+    fill_health(event.modeldHealth, health, health.take_turns(), health.clock.monotonic_ns())
+    pub.send(HEALTH, event)
+
+
+@contextmanager
+def _telling(timer: HealthTimer) -> Iterator[None]:
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.stop()
+
+
+def _tell_failure(health: Health, error: ModeldError) -> None:
+    """Let subscribers and `systemctl status` know why this is the last they hear."""
+    if isinstance(error, ArtifactRefusedError):
+        health.identity = dataclasses.replace(
+            health.identity, verdict="refuse", reasons=(str(error),)
+        )
+    health.state, health.reason = State.STALLED, str(error)
+    health.notifier.status(f"failed: {error}")
