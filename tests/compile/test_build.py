@@ -1,0 +1,293 @@
+"""Whole builds of small models: what comes out is what the model says, on disk and in memory."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import QueueModel, conv_model, driving_model, queue_model, save_model, tensor
+
+from compile.build import BuildRequest, build
+from modeld import Executor, open_artifact
+from modeld.errors import ModeldError
+from modeld.executor import Executor as ExecutorType
+from modeld.manifest import Camera, StatePair
+from modeld.opencl import select_device
+from modeld.selftest import check
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("queues")
+    build(BuildRequest(queue_model(folder / "queues.onnx"), folder / "artifact"))
+    return folder / "artifact"
+
+
+@pytest.fixture(scope="module")
+def driving(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("driving")
+    request = BuildRequest(
+        driving_model(folder / "driving.onnx"), folder / "artifact", cameras=(Camera(64, 48),)
+    )
+    build(request)
+    return folder / "artifact"
+
+
+def executor_of(path: Path) -> ExecutorType:
+    return Executor(open_artifact(path), select_device())
+
+
+def test_conv_equals_onnxruntime(tmp_path: Path) -> None:
+    model = conv_model(tmp_path / "conv.onnx", batch="n")
+    digest = build(BuildRequest(model, tmp_path / "conv", dims={"n": 2}))
+    executor = Executor(open_artifact(tmp_path / "conv", digest), select_device())
+    x = np.random.default_rng(1).standard_normal((2, 3, 8, 16)).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    np.testing.assert_allclose(executor.run("run_model", {"x": x})["y"], expected, rtol=1e-5)
+    assert executor.contract.kind == "generic"
+    assert executor.artifact.manifest.source.files[0].name == "conv.onnx"
+    assert executor.artifact.manifest.name == "conv"
+
+
+def test_self_test_is_exact(queues: Path) -> None:
+    assert check(executor_of(queues), open_artifact(queues)).exact
+
+
+def test_2000_frames_of_state_equal_numpy_queues(queues: Path) -> None:
+    executor, expected = executor_of(queues), QueueModel()
+    rng = np.random.default_rng(3)
+    assert executor.contract.state == tuple(
+        StatePair(f"state_{n}_q", f"next_state_{n}_q") for n in ("img", "desire", "feat")
+    )
+    for _ in range(2000):
+        inputs = {
+            "img": rng.integers(0, 256, (2, 3, 4), np.uint8),
+            "desire": (rng.random((1, 8)) < 0.1).astype(np.float32),
+            "feat": rng.standard_normal((1, 16)).astype(np.float32),
+        }
+        found = executor.run("run_model", inputs)
+        for name, array in expected.step(inputs).items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+    state = executor.state()
+    np.testing.assert_array_equal(state["state_feat_q"], expected.features, strict=True)
+
+
+def test_no_launch_reads_and_writes_one_state_buffer(queues: Path) -> None:
+    manifest = open_artifact(queues).manifest
+    (entry,) = manifest.entry_points
+    for call in entry.calls:
+        written = {a.buffer for a in call.arguments if a.access != "read"}
+        read = {a.buffer for a in call.arguments if a.access != "write"}
+        assert not (written & read) - {"arena"}
+
+
+RACE_SCRIPT = """
+import sys
+import numpy as np
+from modeld import Executor, open_artifact
+from modeld.opencl import list_devices
+(device,) = list_devices()
+accepted = ("other-device", "other-driver", "other-platform")
+executor = Executor(open_artifact(sys.argv[1]), device, allow=accepted)
+inputs = {t.name: np.ones(t.shape, t.dtype) for t in executor.contract.inputs}
+for pair in executor.contract.state:
+    del inputs[pair.input]
+for _ in range(3):
+    executor.run("run_model", inputs)
+print("finished")
+"""
+
+
+def run_under_oclgrind(artifact: Path) -> str:
+    """What the simulator with its data-race detector says about three turns."""
+    result = subprocess.run(
+        ["/usr/bin/oclgrind", "--data-races", sys.executable, "-c", RACE_SCRIPT, str(artifact)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "finished" in result.stdout, result.stderr
+    return result.stdout + result.stderr
+
+
+needs_oclgrind = pytest.mark.skipif(
+    not Path("/usr/bin/oclgrind").exists() and not os.environ.get("CI"),
+    reason="oclgrind is not installed",
+)
+
+
+@needs_oclgrind
+def test_state_kernels_have_no_race(queues: Path) -> None:
+    report = run_under_oclgrind(queues)
+    assert "data race" not in report
+    assert "Invalid" not in report
+
+
+@needs_oclgrind
+def test_race_detector_sees_an_update_in_place(queues: Path, tmp_path: Path) -> None:
+    # The mistake that the rule forbids, made by hand: next_X in the buffer of X.
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for path in queues.rglob("*"):
+        target = broken / path.relative_to(queues)
+        target.mkdir() if path.is_dir() else target.write_bytes(path.read_bytes())
+    manifest = json.loads((broken / "manifest.json").read_text())
+    for call in manifest["entry_points"][0]["calls"]:
+        for argument in call["arguments"]:
+            argument["buffer"] = argument["buffer"].removeprefix("next_")
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    assert "data race" in run_under_oclgrind(broken)
+
+
+def test_driving_contract(driving: Path) -> None:
+    contract = open_artifact(driving).manifest.contract
+    assert (contract.kind, contract.generation) == ("driving", "new_img")
+    assert [(s.name, s.start, s.stop) for s in contract.output_slices] == [
+        ("a", 0, 4),
+        ("pad", 4, 6),
+    ]
+    assert contract.cameras == (Camera(64, 48),)
+    executor = executor_of(driving)
+    image = np.random.default_rng(0).integers(0, 256, (2, 6, 128, 256), np.uint8)
+    desire = np.zeros((1, 8), np.float32)
+    desire[0, 3] = 1
+    mean = image.mean(axis=(0, 2, 3))
+    first = executor.run("run_model", {"new_img": image, "desire": desire})["outputs"]
+    second = executor.run("run_model", {"new_img": image, "desire": desire})["outputs"]
+    np.testing.assert_allclose(first[0], mean + 1, rtol=1e-5)
+    np.testing.assert_allclose(second[0], 2 * mean + 1, rtol=1e-5)
+
+
+def test_frozen_input_is_baked_in_recorded_and_checked(tmp_path: Path) -> None:
+    model = save_model(
+        tmp_path / "reshape.onnx",
+        [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")],
+        [tensor("x", (2, 6)), tensor("shape", (2,), TensorProto.INT64)],
+        [tensor("y", ("a", "b"))],
+    )
+    with pytest.raises(ModeldError, match="shape.*--const shape="):
+        build(BuildRequest(model, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    shape = np.array([3, 4], np.int64)
+    build(BuildRequest(model, tmp_path / "out", constants={"shape": shape}))
+    executor = executor_of(tmp_path / "out")
+    assert [f.name for f in executor.contract.frozen] == ["shape"]
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    np.testing.assert_array_equal(
+        executor.run("run_model", {"x": x, "shape": shape})["y"], x.reshape(3, 4), strict=True
+    )
+    with pytest.raises(ModeldError, match="shape"):
+        executor.run("run_model", {"x": x, "shape": np.array([4, 3], np.int64)})
+
+
+def test_constant_parts_are_computed_at_build_time(tmp_path: Path) -> None:
+    # y = x + (w * w): the square must be a weight, not a launch of every run.
+    w = np.arange(1, 9, dtype=np.float32)
+    model = save_model(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("Mul", ["w", "w"], ["ww"], name="square"),
+            helper.make_node("Add", ["x", "ww"], ["y"], name="add"),
+        ],
+        [tensor("x", (8,))],
+        [tensor("y", (8,))],
+        {"w": w},
+    )
+    build(BuildRequest(model, tmp_path / "out"))
+    executor = executor_of(tmp_path / "out")
+    assert executor.artifact.manifest.budget.kernels == 1
+    x = np.ones(8, np.float32)
+    np.testing.assert_array_equal(executor.run("run_model", {"x": x})["y"], x + w * w)
+
+
+def test_outputs_that_are_inputs_constants_and_repeats(tmp_path: Path) -> None:
+    model = save_model(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("Identity", ["x"], ["copy"]),
+            helper.make_node("Identity", ["k"], ["constant"]),
+            helper.make_node("Neg", ["x"], ["first"]),
+            helper.make_node("Identity", ["first"], ["second"]),
+            helper.make_node("Reshape", ["first", "shape"], ["third"]),
+        ],
+        [tensor("x", (4,))],
+        [
+            tensor("copy", (4,)),
+            tensor("constant", (3,)),
+            tensor("first", (4,)),
+            tensor("second", (4,)),
+            tensor("third", (2, 2)),
+        ],
+        {"k": np.array([1, 2, 3], np.float32), "shape": np.array([2, 2], np.int64)},
+    )
+    build(BuildRequest(model, tmp_path / "out"))
+    x = np.array([1, -2, 3, -4], np.float32)
+    found = executor_of(tmp_path / "out").run("run_model", {"x": x})
+    np.testing.assert_array_equal(found["copy"], x)
+    np.testing.assert_array_equal(found["constant"], [1, 2, 3])
+    for name in ("first", "second"):
+        np.testing.assert_array_equal(found[name], -x)
+    np.testing.assert_array_equal(found["third"], -x.reshape(2, 2))
+
+
+BUILD_SCRIPT = """
+import sys
+from pathlib import Path
+from compile.build import BuildRequest, build
+print(build(BuildRequest(Path(sys.argv[1]), Path(sys.argv[2]))))
+"""
+
+
+def test_two_processes_build_the_same_bytes(tmp_path: Path) -> None:
+    digests = []
+    for number, seed in enumerate(("1", "271828")):
+        folder = tmp_path / f"folder{number}"
+        folder.mkdir()
+        model = conv_model(folder / "conv.onnx")
+        result = subprocess.run(
+            [sys.executable, "-c", BUILD_SCRIPT, str(model), str(folder / "out")],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        digests.append(result.stdout.strip())
+    assert digests[0].startswith("sha256:") and digests[0] == digests[1]
+    first, second = (tmp_path / f"folder{n}" / "out" for n in (0, 1))
+    names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
+    assert names == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_model_that_ignores_its_input_is_refused(tmp_path: Path) -> None:
+    # Comparing normal noise with 100 gives False whatever the seed.
+    model = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Greater", ["x", "hundred"], ["y"])],
+        [tensor("x", (4,))],
+        [tensor("y", (4,), TensorProto.BOOL)],
+        {"hundred": np.array(100, np.float32)},
+    )
+    with pytest.raises(ModeldError, match="same for two different inputs.*--reference-inputs"):
+        build(BuildRequest(model, tmp_path / "out"))
+    x = np.array([200, 0, 0, 0], np.float32)
+    build(BuildRequest(model, tmp_path / "out", reference_inputs={"x": x}))
+    assert executor_of(tmp_path / "out").run("run_model", {"x": x})["y"].tolist() == [
+        *(True, False, False, False)
+    ]
+
+
+def test_reference_inputs_of_wrong_name_or_shape(tmp_path: Path) -> None:
+    model = conv_model(tmp_path / "conv.onnx")
+    for name, shape in (("z", (1, 3, 8, 16)), ("x", (1, 3, 8, 15))):
+        given = {name: np.zeros(shape, np.float32)}
+        with pytest.raises(ModeldError, match=f"--reference-inputs.*{name}"):
+            build(BuildRequest(model, tmp_path / "out", reference_inputs=given))
