@@ -71,6 +71,8 @@ class DeviceMessages:
     """Makes the messages of the device, as bytes ready to send, in order of time."""
 
     def __init__(self, profile: DeviceProfile) -> None:
+        # m/s, for recordings in which it changes.
+        self.speed = profile.speed
         self._profile = profile
         self._moment = _Moment()
         self._clock: Clock = self._moment
@@ -144,8 +146,8 @@ class DeviceMessages:
         state.isRHD = False
 
     def _car_state(self, car: Any) -> None:
-        car.vEgo = car.vEgoRaw = car.vEgoCluster = self._profile.speed
-        car.standstill = self._profile.speed == 0
+        car.vEgo = car.vEgoRaw = car.vEgoCluster = self.speed
+        car.standstill = self.speed == 0
         car.canValid = True
         car.gearShifter = "drive"
 

@@ -5,10 +5,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from modeld.cameras.frame import EndOfStreamError
+from modeld.replay.scene import Floats
 from modeld.replay.video import Bytes
 
 # Decoding runs this far ahead of the moment, so that a slow picture does not come late.
@@ -19,10 +21,16 @@ RING_SIZE = _AHEAD + 4
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """NV12 buffers of both cameras at one time; `wide` is None on a one-camera device."""
+    """One instant: NV12 buffers of both cameras, `wide` None on a one-camera device.
+
+    `speed` in m/s where the recording knows it better than its profile, `truth` the lines (n, 3)
+    that are really there, in metres in the calibrated frame, where that is known.
+    """
 
     narrow: Bytes
     wide: Bytes | None = None
+    speed: float | None = None
+    truth: tuple[Floats, ...] = ()
 
 
 class FrameRing:
@@ -66,14 +74,15 @@ class Reel:
         return self._current
 
 
-def loop(moments: Iterator[Moment], count: int) -> Iterator[Moment]:
-    """The first `count` moments kept in memory and repeated for ever, costing no time."""
-    kept = []
-    for moment in moments:
+def loop(moments: Iterator[Moment], count: int, ready: bool = False) -> Iterator[Moment]:
+    """The first `count` moments kept in memory and repeated for ever, costing no time.
+
+    With `ready` all of them are made before the first is given, for makers slower than time.
+    """
+    kept = list(islice(moments, count)) if ready else []
+    for moment in islice(moments, count - len(kept)):
         kept.append(moment)
         yield moment
-        if len(kept) == count:
-            break
     while kept:
         yield from kept
 

@@ -1,7 +1,7 @@
 """A device made of a recording: cameras that give its frames, and the messages around them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from modeld.calibration import Intrinsics
 from modeld.cameras.frame import Frame, FrameLayout, FrameStream
@@ -10,7 +10,6 @@ from modeld.fakes.transport import MemoryTransport
 from modeld.replay.device import DeviceMessages, DeviceProfile
 from modeld.replay.pace import READOUT_NS, Pace
 from modeld.replay.reel import Moment, Reel
-from modeld.replay.scene import Floats
 from modeld.replay.video import Bytes
 
 _CAMERA_STATES = ("narrowRoadCameraState", "wideRoadCameraState")
@@ -23,8 +22,7 @@ class Recording:
     """What a source knows of itself besides its frames.
 
     `visible` is the part of the narrow frame that the recording fills, left, top, right, bottom in
-    pixels. `truth` gives the known lines (n, 3) of a frame in the calibrated frame, in metres, for
-    sources that know them. `total` is the number of frames, None when endless or unknown.
+    pixels. `total` is the number of frames, None when endless or unknown.
     """
 
     profile: DeviceProfile
@@ -33,7 +31,6 @@ class Recording:
     visible: tuple[int, int, int, int]
     total: int | None = None
     title: str = ""
-    truth: Callable[[int], tuple[Floats, ...]] = field(default=lambda number: ())
 
 
 class SimulatedDevice:
@@ -60,6 +57,7 @@ class SimulatedDevice:
         # Frames that this source, not the daemon, was late with.
         self.late = 0
         self.last_frame: Frame | None = None
+        self.last_moment: Moment | None = None
         self._reel = reel
         self._pace = pace
         self._close = close
@@ -85,10 +83,12 @@ class SimulatedDevice:
         number = self._pace.wait(self._last_narrow, timeout_s, newest=True)
         if number is None:
             return None
-        frame = self._frame(number, self._moment(number).narrow)
-        self._last_narrow = number
+        moment = self._moment(number)
+        frame = self._frame(number, moment.narrow)
+        if moment.speed is not None:
+            self._messages.speed = moment.speed
         self._publish(frame)
-        self.last_frame = frame
+        self._last_narrow, self.last_frame, self.last_moment = number, frame, moment
         return frame
 
     def take_wide(self, timeout_s: float) -> Frame | None:

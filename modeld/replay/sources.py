@@ -9,6 +9,7 @@ A specification names one:
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from modeld.replay.device import device_profile
 from modeld.replay.pace import Lockstep, Pace, RealTime, ReplayClock
 from modeld.replay.reel import RING_SIZE, FrameRing, Moment, Prefetch, Reel, loop
 from modeld.replay.resample import Resampler, seen_part
-from modeld.replay.sidecar import Sidecar, find_sidecar, read_sidecar
+from modeld.replay.roads import FAST, FINE, open_road, parse_road
+from modeld.replay.sidecar import find_sidecar, read_sidecar
 from modeld.replay.simulation import Recording, SimulatedDevice
 from modeld.replay.video import count_pictures, read_pictures
 
@@ -49,12 +51,22 @@ def open_source(
     is raised when its frame is taken.
     """
     looped = spec.startswith(_LOOP)
-    span = slice(first, None if count is None else first + count)
+    spec = spec.removeprefix(_LOOP)
+    seed = parse_road(spec)
     # Repeated moments all stay, so none of their buffers may come back.
     buffers = max(RING_SIZE, _LOOP_MOMENTS if looped else 0)
-    recording, moments = _open(spec.removeprefix(_LOOP), camera, sidecar, span, buffers)
+    if seed is not None:
+        coarse = FINE if rate_hz is None else FAST
+        recording, moments = open_road(seed, camera, coarse, first, buffers)
+        moments = islice(moments, count)
+        recording = replace(recording, total=count)
+    else:
+        span = slice(first, None if count is None else first + count)
+        recording, moments = _open_clip(Path(spec), camera, sidecar, span, buffers)
     if looped:
-        moments = loop(moments, _LOOP_MOMENTS)
+        # The road is painted more slowly than it is driven.
+        moments = loop(moments, _LOOP_MOMENTS, ready=seed is not None)
+        recording = replace(recording, total=None)
     if rate_hz is None:
         replay_clock = ReplayClock(clock)
         pace: Pace = Lockstep(replay_clock)
@@ -64,18 +76,12 @@ def open_source(
     return SimulatedDevice(recording, Reel(ahead, first), pace, clock, ahead.close, first)
 
 
-def _open(
-    spec: str, camera: str, sidecar: Path | None, span: slice, buffers: int
-) -> tuple[Recording, Iterator[Moment]]:
-    clip = Path(spec)
-    if not clip.exists():
-        raise ModeldError(f"{spec} does not exist; give a video, a folder of images, or road")
-    return _open_clip(clip, camera, read_sidecar(find_sidecar(clip, sidecar)), span, buffers)
-
-
 def _open_clip(
-    clip: Path, camera: str, sidecar: Sidecar, span: slice, buffers: int
+    clip: Path, camera: str, given: Path | None, span: slice, buffers: int
 ) -> tuple[Recording, Iterator[Moment]]:
+    if not clip.exists():
+        raise ModeldError(f"{clip} does not exist; give a video, a folder of images, or road")
+    sidecar = read_sidecar(find_sidecar(clip, given))
     profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
     narrow = profile.cameras.narrow
     layout = venus_layout(narrow.width, narrow.height)
