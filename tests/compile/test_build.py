@@ -170,7 +170,7 @@ def test_frozen_input_is_baked_in_recorded_and_checked(tmp_path: Path) -> None:
         [tensor("x", (2, 6)), tensor("shape", (2,), TensorProto.INT64)],
         [tensor("y", ("a", "b"))],
     )
-    with pytest.raises(ModeldError, match="shape.*--const shape="):
+    with pytest.raises(ModeldError, match=r"shape.*--const shape="):
         build(BuildRequest(model, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     shape = np.array([3, 4], np.int64)
@@ -276,7 +276,7 @@ def test_model_that_ignores_its_input_is_refused(tmp_path: Path) -> None:
         [tensor("y", (4,), TensorProto.BOOL)],
         {"hundred": np.array(100, np.float32)},
     )
-    with pytest.raises(ModeldError, match="same for two different inputs.*--reference-inputs"):
+    with pytest.raises(ModeldError, match=r"same for two different inputs.*--reference-inputs"):
         build(BuildRequest(model, tmp_path / "out"))
     x = np.array([200, 0, 0, 0], np.float32)
     build(BuildRequest(model, tmp_path / "out", reference_inputs={"x": x}))
@@ -289,5 +289,5 @@ def test_reference_inputs_of_wrong_name_or_shape(tmp_path: Path) -> None:
     model = conv_model(tmp_path / "conv.onnx")
     for name, shape in (("z", (1, 3, 8, 16)), ("x", (1, 3, 8, 15))):
         given = {name: np.zeros(shape, np.float32)}
-        with pytest.raises(ModeldError, match=f"--reference-inputs.*{name}"):
+        with pytest.raises(ModeldError, match=rf"--reference-inputs.*{name}"):
             build(BuildRequest(model, tmp_path / "out", reference_inputs=given))

@@ -1,7 +1,5 @@
 """`run_warp` against a numpy statement of the nearest-neighbour warp, on real camera geometries."""
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -170,5 +168,5 @@ def test_any_matrix_stays_inside_the_frame(executor: ExecutorType, matrices: F32
 
 
 def test_unknown_camera_is_named(executor: ExecutorType) -> None:
-    with pytest.raises(ModeldError, match="640x480.*1928x1208"):
+    with pytest.raises(ModeldError, match=r"640x480.*1928x1208"):
         executor.run("run_warp", {}, camera="640x480")
