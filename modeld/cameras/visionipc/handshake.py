@@ -19,6 +19,7 @@ from modeld.errors import ModeldError
 STREAM_LIST = 0xFFFF_FFFF
 OLDER_STREAM_LIST = 4  # before August 2026: one more than the last of four streams
 REQUEST = struct.Struct("<I")
+_DESCRIPTOR = struct.Struct("=i")
 
 _MAX_ANSWER = 1 << 16
 _MAX_DESCRIPTORS = 253  # the kernel's SCM_MAX_FD
@@ -102,19 +103,28 @@ class Question:
 
     def _receive(self, connection: socket.socket) -> Answer | None:
         try:
-            data, descriptors, flags, _ = socket.recv_fds(
-                connection, _MAX_ANSWER, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            data, control, flags, _ = connection.recvmsg(
+                _MAX_ANSWER,
+                socket.CMSG_SPACE(_MAX_DESCRIPTORS * _DESCRIPTOR.size),
+                socket.MSG_CMSG_CLOEXEC,
             )
         except (ConnectionResetError, BlockingIOError):
             return None
-        answer = Answer(data, tuple(descriptors))
+        answer = Answer(data, _descriptors(control))
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
             answer.close()
             raise ModeldError(
-                f"camera server {self._path}: {len(descriptors)} descriptors and {len(data)} bytes "
-                "arrived, the rest was cut off: raise the limit of open files"
+                f"camera server {self._path}: {len(answer.descriptors)} descriptors and "
+                f"{len(data)} bytes arrived, the rest was cut off: raise the limit of open files"
             )
         return answer
+
+
+def send_answer(connection: socket.socket, answer: Answer) -> None:
+    """Send bytes and descriptors as one packet."""
+    rights = b"".join(_DESCRIPTOR.pack(fd) for fd in answer.descriptors)
+    control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
+    connection.sendmsg([answer.data], control, socket.MSG_NOSIGNAL)
 
 
 def unpack_streams(answer: Answer) -> frozenset[int] | None:
@@ -122,6 +132,15 @@ def unpack_streams(answer: Answer) -> frozenset[int] | None:
     if answer.descriptors or not answer.data or len(answer.data) % REQUEST.size:
         return None
     return frozenset(number for (number,) in REQUEST.iter_unpack(answer.data))
+
+
+def _descriptors(control: list[tuple[int, int, bytes]]) -> tuple[int, ...]:
+    found: list[int] = []
+    for level, kind, data in control:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            whole = len(data) // _DESCRIPTOR.size * _DESCRIPTOR.size
+            found += [fd for (fd,) in _DESCRIPTOR.iter_unpack(data[:whole])]
+    return tuple(found)
 
 
 def _readable(connection: socket.socket, timeout_s: float) -> bool:

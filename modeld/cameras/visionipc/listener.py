@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from modeld.cameras.visionipc.handshake import REQUEST, Answer
+from modeld.cameras.visionipc.handshake import REQUEST, Answer, send_answer
 from modeld.errors import ModeldError
 
 # A client sends its question with its connection; one that does not is not waited for.
@@ -87,8 +87,7 @@ class Listener:
             if len(question) == REQUEST.size:
                 answer = self._answer(*REQUEST.unpack(question))
             if answer is not None:
-                fds = list(answer.descriptors)
-                socket.send_fds(client, [answer.data], fds, socket.MSG_NOSIGNAL)
+                send_answer(client, answer)
         self._drop(client)
 
     def _drop_silent(self) -> None:

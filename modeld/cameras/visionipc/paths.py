@@ -12,7 +12,7 @@ CABIN = 1
 WIDE_ROAD = 2
 STREAM_NAMES = {NARROW_ROAD: "narrow road", CABIN: "cabin", WIDE_ROAD: "wide road", 3: "map"}
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{0,64}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # sun_path of a Unix socket address, with its final zero.
 _MAX_SOCKET_PATH = 107
 
@@ -32,9 +32,11 @@ class VisionIpcConfig:
 
     def __post_init__(self) -> None:
         for what, name in (("server name", self.server), ("prefix", self.prefix)):
+            if what == "prefix" and not name:
+                continue
             if not _NAME.fullmatch(name) or name in (".", ".."):
                 raise ModeldError(
-                    f"{what} {name!r} cannot be part of a file name: use up to 64 letters, "
+                    f"{what} {name!r} cannot be part of a file name: use 1 to 64 letters, "
                     "digits, '_', '-' or '.'"
                 )
         if len(str(self.socket_path)) > _MAX_SOCKET_PATH:

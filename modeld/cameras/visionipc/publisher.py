@@ -16,7 +16,7 @@ from modeld.cameras.visionipc.ring import (
     new_uid,
     packed,
 )
-from modeld.cameras.visionipc.wakeup import wake
+from modeld.cameras.visionipc.wakeup import survives_wakeup, wake
 from modeld.errors import ModeldError
 
 
@@ -46,7 +46,6 @@ class Publisher:
             )
         if self.ring.measure() < self._segment:
             self._start_smaller_lap()
-        self._segment = self.ring.segment
         total = aligned(LENGTH.size + len(payload))
         if not payload or 3 * total > self._segment:
             raise ModeldError(
@@ -96,8 +95,9 @@ class Publisher:
         for index in range(MAX_READERS):
             self._words.store(READER_VALID + index, 0)
             self._words.store(READER_UID + index, 0)
-        for uid in uids:
-            wake(uid & LOW_32)
+        for thread in {uid & LOW_32 for uid in uids}:
+            if survives_wakeup(thread):
+                wake(thread)
 
     def _invalidate(self, start: int, end: int, lap: int) -> None:
         """Tell readers whose next record lies in the area, from an earlier lap, that it is lost."""
@@ -112,7 +112,11 @@ class Publisher:
         self._words.store(WRITE_POSITION, packed(lap, offset))
 
     def _start_smaller_lap(self) -> None:
-        """Another program has made the file shorter: go on in what is left of it."""
+        """Another program has made the file shorter: go on in what is left of it.
+
+        A file that has become longer changes nothing: readers know the length as it was.
+        """
+        self._segment = self.ring.segment
         lap = self._words.load(WRITE_POSITION) >> 32
         for index in range(MAX_READERS):
             self._words.store(READER_VALID + index, 0)

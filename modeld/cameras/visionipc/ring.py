@@ -126,4 +126,6 @@ class Ring:
 
     def close(self) -> None:
         """Let go of the file; the mapping goes with the last reference to `words`."""
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -11,12 +11,15 @@ import functools
 import platform
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from modeld.errors import ModeldError
 
 # Number of the tkill system call; libc has no function for it. Source: the kernel's
 # syscall_64.tbl and, for all newer architectures, asm-generic/unistd.h.
 _TKILL = {"x86_64": 200, "aarch64": 130, "riscv64": 130, "loongarch64": 130}
+
+_MASKS = ("SigBlk:", "SigIgn:", "SigCgt:")
 
 
 @functools.cache
@@ -54,6 +57,19 @@ def expect_wakeups() -> None:
     The signal stays blocked for good: one sent to a reader that has just left may come late.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+
+
+def survives_wakeup(thread: int) -> bool:
+    """Whether a thread blocks, handles or ignores the signal.
+
+    An id left in a ring by a dead reader may belong to a stranger by now.
+    """
+    try:
+        status = Path(f"/proc/{thread}/status").read_text()
+    except OSError:
+        return False
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith(_MASKS)]
+    return any(int(mask, 16) >> (signal.SIGUSR2 - 1) & 1 for mask in masks)
 
 
 def wait_for_wakeup(seconds: float) -> bool:
