@@ -2,18 +2,22 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write `content` to `path` through a synced temporary file in the same directory.
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes `path`, synced, when the block ends, and vanishes if it fails.
 
-    Raises OSError as the file system gives it; the temporary file is removed then.
+    Raises OSError as the file system gives it.
     """
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
             # mkstemp makes private files; results are for others to read, so follow the umask.
@@ -22,6 +26,12 @@ def write_atomic(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write `content` to `path`; see `open_atomic`."""
+    with open_atomic(path) as stream:
+        stream.write(content)
 
 
 def _umask() -> int:
