@@ -13,9 +13,9 @@ _TOOLS = Path(sys.prefix, "bin")
 if (_TOOLS / "ld").exists():
     os.environ["PATH"] = f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"
 
-import pyopencl as cl
+import pyopencl as cl  # noqa: E402 - the environment above must be set before it loads
 
-from modeld.errors import ModeldError
+from modeld.errors import ModeldError  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)
