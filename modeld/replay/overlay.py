@@ -29,6 +29,7 @@ from modeld.replay.palette import (
 )
 from modeld.replay.resample import nv12_views
 from modeld.replay.scene import Floats, Lead, Line, Projection, Scene
+from modeld.replay.simulation import SimulatedDevice
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -54,6 +55,14 @@ class View:
     camera_height: float
     crop: tuple[int, int, int, int]
     title: str = ""
+
+
+def view_of(device: SimulatedDevice) -> View:
+    """How the frames of a simulated device are looked at."""
+    recording = device.recording
+    profile = recording.profile
+    projection = Projection(device.camera, profile.rpy)
+    return View(projection, profile.height, recording.visible, recording.title)
 
 
 def frame_to_rgb(frame: Frame) -> Pixels:

@@ -8,7 +8,7 @@ A specification names one:
     loop:SPEC            the first second of another source, kept in memory and repeated
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -39,13 +39,15 @@ def open_source(
     sidecar: Path | None = None,
     first: int = 0,
     count: int | None = None,
+    ahead: bool = False,
 ) -> SimulatedDevice:
     """Open the source that `spec` names as a device with `camera` ("1928x1208") frames.
 
     With `rate_hz` None it plays in lock-step: each frame comes as soon as it is asked for, and
     `SimulatedDevice.clock` follows the frames. Otherwise frames come at that rate on `clock`,
-    whether taken or not. Frames before `first` are skipped, at most `count` are given; a frame's
-    id is its place in the recording.
+    whether taken or not, made ahead of their time in a thread; `ahead` asks for that in lock-step
+    too. Frames before `first` are skipped, at most `count` are given; a frame's id is its place
+    in the recording.
 
     Raises ModeldError for a source, sidecar or camera that cannot be used; damage later in a file
     is raised when its frame is taken.
@@ -67,13 +69,21 @@ def open_source(
         # The road is painted more slowly than it is driven.
         moments = loop(moments, _LOOP_MOMENTS, ready=seed is not None)
         recording = replace(recording, total=None)
+    close: Callable[[], None] = _nothing
+    if ahead or rate_hz is not None:
+        prefetch = Prefetch(moments)
+        moments, close = prefetch, prefetch.close
+    pace: Pace
     if rate_hz is None:
-        replay_clock = ReplayClock(clock)
-        pace: Pace = Lockstep(replay_clock)
-        return SimulatedDevice(recording, Reel(moments, first), pace, replay_clock, first=first)
-    ahead = Prefetch(moments)
-    pace = RealTime(clock, rate_hz, first)
-    return SimulatedDevice(recording, Reel(ahead, first), pace, clock, ahead.close, first)
+        clock = ReplayClock(clock)
+        pace = Lockstep(clock)
+    else:
+        pace = RealTime(clock, rate_hz, first)
+    return SimulatedDevice(recording, Reel(moments, first), pace, clock, close, first)
+
+
+def _nothing() -> None:
+    """Lock-step holds nothing that must be released."""
 
 
 def _open_clip(

@@ -1,0 +1,200 @@
+"""`modeld replay SOURCE`: a recording through the daemon's own loop, its answers into a log."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from modeld import selftest
+from modeld.clock import SystemClock
+from modeld.commands import options
+from modeld.commands.compare import add_comparison, compare_logs, show
+from modeld.config import Config, load_config
+from modeld.constants import MODEL_RUN_HZ
+from modeld.counts import Count
+from modeld.errors import ModeldError
+from modeld.executor import Executor
+from modeld.manifest import Contract
+from modeld.opencl import select_device
+from modeld.replay.device import CAMERAS
+from modeld.replay.log import LogWriter
+from modeld.replay.movie import MovieWriter
+from modeld.replay.overlay import draw_overlay, frame_to_rgb, view_of
+from modeld.replay.replay import Replay, ReplayedTurn
+from modeld.replay.scene import scene_of
+from modeld.replay.simulation import SimulatedDevice
+from modeld.replay.sources import open_source
+from modeld.rig.latency import Histogram
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's flags."""
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a video, a folder of images, or road[:SEED]"
+    )
+    options.add_artifact(parser, flag=True)
+    parser.add_argument("--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2 or raw)")
+    parser.add_argument(
+        "--overlay", type=Path, metavar="MP4", help="write a video with the answers drawn on it"
+    )
+    parser.add_argument("--compare", type=Path, metavar="LOG", help="compare with this log after")
+    add_comparison(parser)
+    parser.add_argument(
+        "--camera",
+        metavar="WxH",
+        help="frame size of the simulated device (default: the artifact's first)",
+    )
+    parser.add_argument("--sidecar", type=Path, metavar="TOML", help="which camera took the clip")
+    parser.add_argument("--from-frame", type=int, default=0, metavar="N", help="skip N frames")
+    parser.add_argument("--frames", type=int, metavar="M", help="at most M frames")
+    parser.add_argument(
+        "--speed",
+        default="lockstep",
+        metavar="lockstep|max|FACTOR",
+        help="lockstep (default): every frame answered before the next is made; max: the same, "
+        "frames made ahead; 1.0: at 20 Hz whether answered or not",
+    )
+    parser.add_argument("--config", type=Path, metavar="TOML", help="configuration file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay; 0 when every frame was answered and the comparison, if any, agrees."""
+    if args.compare is not None and args.out is None:
+        raise ModeldError("--compare needs --out: the answers to compare are read from that log")
+    config = Config() if args.config is None else load_config(args.config)
+    executor = _executor(args)
+    camera = args.camera or _camera(executor.contract)
+    console = Console(stderr=True)
+    with closing(_open(args, camera)) as device:
+        replay = Replay(executor, device, config)
+        turn_times = Histogram()
+        answered = _play(args, console, replay, device, turn_times)
+        dropped = replay.health.counts[Count.DROPS]
+    if not answered:
+        raise ModeldError(f"{args.source} gave no frame to answer")
+    _summary(console, args, answered, dropped, device.late, turn_times)
+    if args.compare is None:
+        return 0
+    comparison = compare_logs(args.compare, args.out, args)
+    show(comparison, Console())
+    return 0 if comparison.equal else 1
+
+
+def _executor(args: argparse.Namespace) -> Executor:
+    artifact = options.open_trusted(args)
+    device = select_device(args.device) if args.device else None
+    executor = Executor(artifact, device, cache=options.program_cache(args), allow=args.allow)
+    selftest.check(executor, artifact)
+    executor.keep_programs()
+    return executor
+
+
+def _camera(contract: Contract) -> str:
+    for camera in contract.cameras:
+        if camera.name in CAMERAS:
+            return camera.name
+    names = ", ".join(camera.name for camera in contract.cameras) or "none"
+    raise ModeldError(
+        f"the artifact was built for cameras {names}, of which no known device is; "
+        f"build it with --camera {CAMERAS[0]}"
+    )
+
+
+def _open(args: argparse.Namespace, camera: str) -> SimulatedDevice:
+    if args.from_frame < 0 or (args.frames is not None and args.frames < 1):
+        raise ModeldError("--from-frame must be 0 or more, --frames 1 or more")
+    rate_hz = None
+    if args.speed not in ("lockstep", "max"):
+        try:
+            rate_hz = float(args.speed) * MODEL_RUN_HZ
+        except ValueError:
+            rate_hz = 0.0
+        if not 0 < rate_hz < float("inf"):
+            raise ModeldError(f"--speed {args.speed} is none of lockstep, max, or a factor as 1.0")
+    return open_source(
+        args.source,
+        camera,
+        SystemClock(),
+        rate_hz,
+        sidecar=args.sidecar,
+        first=args.from_frame,
+        count=args.frames,
+        ahead=args.speed == "max",
+    )
+
+
+def _play(
+    args: argparse.Namespace,
+    console: Console,
+    replay: Replay,
+    device: SimulatedDevice,
+    turn_times: Histogram,
+) -> int:
+    answered = 0
+    view = view_of(device)
+    with ExitStack() as stack:
+        log = stack.enter_context(LogWriter(args.out)) if args.out else None
+        movie = (
+            stack.enter_context(MovieWriter(args.overlay, MODEL_RUN_HZ)) if args.overlay else None
+        )
+        _write(log, replay.opening())
+        for turn in _with_progress(console, replay.turns(), device.recording.total):
+            answered += 1
+            if turn.times is not None:
+                turn_times.record(turn.times.published - turn.times.synced)
+            _write(log, turn.messages)
+            if movie is not None:
+                truth = device.last_moment.truth if device.last_moment else ()
+                picture = frame_to_rgb(turn.frame)
+                movie.add(draw_overlay(picture, scene_of(turn.answer), view, truth))
+        _write(log, replay.closing())
+    return answered
+
+
+def _write(log: LogWriter | None, messages: Iterable[bytes]) -> None:
+    if log is not None:
+        for message in messages:
+            log.write(message)
+
+
+def _with_progress(
+    console: Console, turns: Iterator[ReplayedTurn], total: int | None
+) -> Iterator[ReplayedTurn]:
+    columns = (
+        TextColumn("replaying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("frames"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("replay", total=total)
+        for turn in turns:
+            progress.advance(task)
+            yield turn
+
+
+def _summary(
+    console: Console,
+    args: argparse.Namespace,
+    answered: int,
+    dropped: int,
+    late: int,
+    turn_times: Histogram,
+) -> None:
+    times = turn_times.summary_ms()
+    shown = (
+        ", ".join(f"{name} {times[name]:.1f}" for name in ("p50", "p99", "max")) if times else ""
+    )
+    console.print(f"{answered} frames answered, {dropped} dropped; turn {shown} ms")
+    if late and args.speed not in ("lockstep", "max"):
+        console.print(
+            f"[yellow]{late} frames were not ready in time: the source, not the model, "
+            "is too slow for this speed[/]"
+        )
+    for path in (args.out, args.overlay):
+        if path is not None:
+            console.print(f"{path}")
