@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compile.attribution import Attribution
 from compile.capture import Capture
 from compile.emit import artifact_files, file_entries, kernel_path
 from compile.memory import ALIGNMENT, MemoryPlan
@@ -51,6 +52,7 @@ class Parts:
     device: DeviceInfo
     contract: Contract
     capture: Capture
+    attribution: Attribution
     plan: MemoryPlan
     warps: Sequence[WarpProgram]
     known: Known
@@ -114,10 +116,12 @@ def _model_entry(parts: Parts) -> EntryPoint:
             global_size=launch.global_size,
             local_size=launch.local_size,
             arguments=tuple(parts.plan.argument(operand) for operand in launch.operands),
-            nodes=(),
-            macs=0,
+            nodes=nodes,
+            macs=macs,
         )
-        for launch in parts.capture.launches
+        for launch, nodes, macs in zip(
+            parts.capture.launches, parts.attribution.nodes, parts.attribution.macs, strict=True
+        )
     )
     return EntryPoint("run_model", None, calls)
 

@@ -11,6 +11,7 @@ import pyopencl as cl
 from tinygrad import Tensor as DeviceTensor
 
 from compile.assemble import Parts, assemble
+from compile.attribution import Attribution, attribute
 from compile.capture import Capture, CapturedRun, device_tensor, materialize
 from compile.contract import declared_tensor, read_interface, recognise
 from compile.device import use_device
@@ -29,6 +30,7 @@ from compile.verify import (
     require_seeds_differ,
     run_turns,
     tolerances,
+    with_all_values,
 )
 from compile.warp import WARP_INPUTS, warp_program
 from modeld.artifact import Artifact, open_artifact
@@ -90,6 +92,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     progress.stage("comparing with a second implementation")
     allowed = tolerances(known.outputs[SEEDS[0]], is_quantised(imported.model))
     errors = _second_opinion(imported, request, contract, known, allowed, progress)
+    attribution = _attribute(imported, request, traced.captured, samples[SEEDS[0]])
 
     progress.stage("planning memory and writing the artifact")
     plan = plan_memory(traced.captured.program, contract, WARP_INPUTS if contract.cameras else ())
@@ -101,6 +104,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
             device=describe_device(device),
             contract=contract,
             capture=traced.captured.program,
+            attribution=attribution,
             plan=plan,
             warps=[warp_program(camera, plan.bindings) for camera in contract.cameras],
             known=known,
@@ -214,6 +218,22 @@ def _second_opinion(
         return second({**inputs, **request.constants})
 
     return compare_with(run, second.name, contract, known, TURNS, allowed)
+
+
+def _attribute(
+    imported: ImportedModel,
+    request: BuildRequest,
+    captured: CapturedRun,
+    inputs: Mapping[str, Array],
+) -> Attribution:
+    """Whose nodes the launches are; nobody's where no second implementation knows the values."""
+    captured.run(inputs)
+    try:
+        second = OnnxRuntime(with_all_values(imported.model), imported.base_dir)
+        values = second({**inputs, **request.constants})
+    except ModeldError:
+        values = {}
+    return attribute(captured.program, imported.model, values, captured.intermediates())
 
 
 def _replay(artifact: Artifact, device: cl.Device) -> None:

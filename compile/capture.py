@@ -118,7 +118,9 @@ class CapturedRun:
         outputs = {tensor.uop.base for tensor in self._outputs.values()}
         constant, self._linear = _split_constant(compiled, outputs)
         run_linear(constant, {}, jit=True)
-        self.program = _describe(self._linear, self._outputs, self._input_names, names)
+        self.program, self._buffers = _describe(
+            self._linear, self._outputs, self._input_names, names
+        )
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run the captured launches by tinygrad on `inputs`; all outputs by name."""
@@ -126,6 +128,14 @@ class CapturedRun:
         buffers = [tensor.uop.base for tensor in tensors]
         run_linear(self._linear, {}, input_uops=buffers, jit=True)
         return {name: tensor.numpy() for name, tensor in self._outputs.items()}
+
+    def intermediates(self) -> dict[int, Array]:
+        """What the scratch storages hold after the last run, flat, by storage."""
+        return {
+            index: self._buffers[index].buffer.numpy()
+            for index, storage in enumerate(self.program.storages)
+            if storage.role == "scratch"
+        }
 
 
 class _Recorder:
@@ -176,7 +186,8 @@ def _describe(
     outputs: Mapping[str, Tensor],
     input_names: Sequence[str],
     constant_names: Mapping[int, str],
-) -> Capture:
+) -> tuple[Capture, tuple[UOp, ...]]:
+    """The program, and the buffer of each of its storages."""
     written = {_storage_of(call.src[1 + i])[0] for call in linear.src for i in _written(call)}
     storages: list[Storage] = []
     indices: dict[UOp, int] = {}
@@ -200,11 +211,8 @@ def _describe(
         return Storage("weight", name, size, base.buffer.numpy())
 
     launches = tuple(_launch(call, index_of) for call in linear.src)
-    return Capture(
-        launches,
-        tuple(storages),
-        {name: index_of(tensor.uop.base) for name, tensor in outputs.items()},
-    )
+    output_storages = {name: index_of(tensor.uop.base) for name, tensor in outputs.items()}
+    return Capture(launches, tuple(storages), output_storages), tuple(indices)
 
 
 def _written(call: UOp) -> Sequence[int]:

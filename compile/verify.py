@@ -138,6 +138,20 @@ class OnnxRuntime:
             raise ModeldError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
 
 
+def with_all_values(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every intermediate value as an output too."""
+    complete = onnx.ModelProto()
+    complete.CopyFrom(model)
+    outputs = {output.name for output in model.graph.output}
+    complete.graph.output.extend(
+        onnx.helper.make_empty_tensor_value_info(name)
+        for node in model.graph.node
+        for name in node.output
+        if name and name not in outputs
+    )
+    return complete
+
+
 _ORT_ERRORS = (
     RuntimeError,
     ValueError,
