@@ -2,6 +2,7 @@
 
 from compile.ops import (
     activation,
+    attention,
     bits,
     constants,
     convolution,
@@ -18,6 +19,7 @@ from compile.ops.registry import OpTable, make_table
 
 _FAMILIES = (
     activation.OPS,
+    attention.OPS,
     bits.OPS,
     constants.OPS,
     convolution.OPS,
