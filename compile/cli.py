@@ -1,6 +1,9 @@
 """The command `modeld-compile`."""
 
 import argparse
+import difflib
+import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,17 +16,19 @@ from modeld.manifest import Camera
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit status. User errors are one line on stderr."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+    args = _parser().parse_args(argv)
     try:
         return int(args.run(args))
     except ModeldError as error:
-        # A progress line may be open.
-        print(f"\nmodeld-compile: error: {error}", file=sys.stderr)
+        print(f"modeld-compile: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("\nmodeld-compile: interrupted, nothing was written", file=sys.stderr)
+        print("modeld-compile: interrupted, nothing was written", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); what is left in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,11 +75,118 @@ def _parser() -> argparse.ArgumentParser:
         help="inputs by name for the first known run, where random ones are out of range",
     )
     build.set_defaults(run=_build)
+    _add_inspection(commands)
+    _add_signing(commands)
     reference = commands.add_parser("reference", help="write the reference driving network as ONNX")
     reference.add_argument("--size", choices=("small", "large"), default="small")
     reference.add_argument("--out", type=Path, required=True, metavar="X.onnx")
     reference.set_defaults(run=_reference)
     return parser
+
+
+def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    inspect = commands.add_parser("inspect", help="show what is in an artifact")
+    inspect.add_argument("artifact", type=Path, metavar="DIR")
+    inspect.add_argument("--json", action="store_true", help="as JSON, everything")
+    inspect.add_argument("--measure", action="store_true", help="run it and time every kernel")
+    inspect.add_argument("--device", metavar="SELECTOR", help="where to measure")
+    inspect.set_defaults(run=_inspect)
+    diff = commands.add_parser("diff", help="say what differs between two artifacts")
+    diff.add_argument("artifacts", type=Path, nargs=2, metavar="DIR")
+    diff.set_defaults(run=_diff)
+    explain = commands.add_parser("explain", help="show the kernels that compute an ONNX node")
+    explain.add_argument("artifact", type=Path, metavar="DIR")
+    explain.add_argument("node", metavar="NODE", help="a node's name, as `inspect` shows it")
+    explain.set_defaults(run=_explain)
+
+
+def _add_signing(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    keygen = commands.add_parser("keygen", help="make a key pair for signing artifacts")
+    keygen.add_argument("--private", type=Path, required=True, metavar="KEY.pem")
+    keygen.add_argument("--public", type=Path, required=True, metavar="KEY.pub")
+    keygen.set_defaults(run=_keygen)
+    sign = commands.add_parser("sign", help="sign an artifact")
+    sign.add_argument("artifact", type=Path, metavar="DIR")
+    sign.add_argument("--key", type=Path, required=True, metavar="KEY.pem")
+    sign.set_defaults(run=_sign)
+    for command in (keygen, sign):
+        command.add_argument(
+            "--password-file", type=Path, metavar="FILE", help="first line: the key's password"
+        )
+
+
+def _keygen(args: argparse.Namespace) -> int:
+    from compile.signing import generate_key
+
+    public = generate_key(args.private, args.public, _password(args.password_file))
+    print(public.key_id)
+    return 0
+
+
+def _sign(args: argparse.Namespace) -> int:
+    from compile.signing import sign_artifact
+
+    print(sign_artifact(args.artifact, args.key, _password(args.password_file)).key_id)
+    return 0
+
+
+def _password(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModeldError(f"{path} cannot be read ({error})") from None
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from compile import inspect
+    from modeld.artifact import open_artifact
+    from modeld.executor import Executor
+    from modeld.opencl import select_device
+
+    artifact = open_artifact(args.artifact)
+    times = None
+    if args.measure:
+        device = select_device(args.device) if args.device else None
+        times = inspect.measure(artifact, Executor(artifact, device, profile=True))
+    if args.json:
+        print(json.dumps(inspect.summary(artifact, times), indent=1, sort_keys=True))
+    else:
+        print(inspect.report(artifact, times))
+    return 0
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from compile.inspect import differences
+    from modeld.artifact import open_artifact
+
+    first, second = (open_artifact(path).manifest for path in args.artifacts)
+    lines = list(differences(first, second))
+    print("\n".join(lines) if lines else "no difference")
+    return 1 if lines else 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from compile.inspect import explain, model_entry
+    from modeld.artifact import open_artifact
+
+    artifact = open_artifact(args.artifact)
+    launches = explain(artifact.manifest, args.node)
+    if not launches:
+        nodes = sorted({n for call in model_entry(artifact.manifest).calls for n in call.nodes})
+        close = difflib.get_close_matches(args.node, nodes, n=3)
+        hint = f"; close: {', '.join(close)}" if close else ""
+        raise ModeldError(f"no kernel computes a node named {args.node!r}{hint}")
+    for number, call in launches.items():
+        print(f"launch {number}: {call.kernel}, {call.macs:,} multiply-accumulates")
+        print(f"  work-items {list(call.global_size)}, work-group {call.local_size}")
+        print(f"  nodes: {', '.join(call.nodes)}")
+        for argument in call.arguments:
+            end = argument.offset + argument.bytes
+            print(f"  {argument.access:<10} {argument.buffer}[{argument.offset}:{end}]")
+        print(artifact.read(call.program).decode())
+    return 0
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -92,7 +204,13 @@ def _build(args: argparse.Namespace) -> int:
         constants=load_constants(args.const),
         reference_inputs=load_arrays(args.reference_inputs) if args.reference_inputs else {},
     )
-    print(build(request, StderrProgress(STAGES)))
+    progress = StderrProgress(STAGES)
+    try:
+        identity = build(request, progress)
+    except (ModeldError, KeyboardInterrupt):
+        progress.failed()
+        raise
+    print(identity)
     return 0
 
 

@@ -65,6 +65,11 @@ class StderrProgress:
         self._finish()
         self._stream.write(f"built in {self._clock() - self._begun:.1f} s\n")
 
+    def failed(self) -> None:
+        """Close the line of the stage that failed; the error follows."""
+        if self._number:
+            self._stream.write("failed\n")
+
     def _finish(self) -> None:
         if self._number:
             self._stream.write(f"{self._clock() - self._started:.1f} s\n")
