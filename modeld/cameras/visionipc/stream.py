@@ -67,8 +67,8 @@ class VisionIpcStream:
         deadline = time.monotonic() + timeout_s
         while True:
             remaining = deadline - time.monotonic()
-            if self._connected(remaining):
-                return self._subscriber is not None and self._subscriber.register()
+            if self._connected(remaining) and self._subscriber and self._subscriber.register():
+                return True
             if not self._wait(remaining):
                 return False
 
