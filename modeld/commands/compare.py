@@ -99,8 +99,9 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def _table(comparison: Comparison) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("field", "largest difference", "at frame", "first at frame", "frames"):
-        table.add_column(name, justify="left" if name == "field" else "right")
+    table.add_column("field", overflow="fold")
+    for name in ("largest difference", "at", "first at", "frames"):
+        table.add_column(name, justify="right", no_wrap=True)
     for difference in comparison.differences[:_SHOWN_FIELDS]:
         largest = (
             "not comparable" if math.isinf(difference.largest) else f"{difference.largest:.3g}"

@@ -15,6 +15,8 @@ class Listener:
     """Feeds a recorder from modelV2 and modeldHealth. Messages that are not sound end the run.
 
     `on_answer` sees every modelV2 `Event`, `health` is the newest ModeldHealth or None.
+    `first_answer` is when the first modelV2 came, `first_published` when the daemon says that it
+    sent the first one: a subscriber misses what is sent while it still connects. Both in ns.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Listener:
         self._on_answer = on_answer
         self.health: Any = None
         self.first_answer: int | None = None
+        self.first_published: int | None = None
 
     def listen(self, timeout_s: float) -> None:
         """Take in what is there, waiting at most `timeout_s` for the first of it."""
@@ -45,4 +48,6 @@ class Listener:
         while (data := self._inbox.receive(_HEALTH)) is not None:
             self.health = decode_event(data).modeldHealth
             for times in turns_of(self.health):
+                if self.first_published is None:
+                    self.first_published = times.published
                 self._recorder.turn(times)

@@ -84,10 +84,11 @@ def measure(
         daemon.stop()
         for _ in range(_TAIL_TURNS):
             listener.listen(_LISTEN_S)
+    published = listener.first_published or first
     return Measurement(
         recorder,
         listener.health,
-        startup_s=(first - daemon.started) / _NS,
+        startup_s=(min(first, published) - daemon.started) / _NS,
         seconds=elapsed,
         cpu_seconds=max(0.0, cpu_after - cpu_before),
         memory=memory,

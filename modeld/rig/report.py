@@ -16,19 +16,19 @@ _MIB = 1 << 20
 _COLUMNS = (*PERCENTILES, "max", "mean")
 # What the rows of the table mean, in the order of a frame's life.
 _MEANING = {
-    "wait": "end of frame → daemon has it",
-    "sync": "both cameras' frames together",
-    "upload": "inputs and frames to the device",
-    "warp": "frames → the network's view",
+    "wait": "end of frame to daemon",
+    "sync": "pair of frames",
+    "upload": "to the device",
+    "warp": "frames to model view",
     "model": "the network",
-    "read": "outputs to the host",
-    "host": "rest of the executor's call",
-    "parse": "check, parse, choose an action",
-    "publish": "three messages sent",
-    "arrive": "message → this process",
-    "turn": "both frames there → messages sent",
-    "overhead": "turn without warp and model",
-    END_TO_END: "end of frame → message here, skipped frames included",
+    "read": "to the host",
+    "host": "rest of the call",
+    "parse": "check, parse, act",
+    "publish": "three messages",
+    "arrive": "message to here",
+    "turn": "pair to messages",
+    "overhead": "turn - warp - model",
+    END_TO_END: "frame to message here",
 }
 
 
@@ -38,18 +38,23 @@ def report(measurement: Measurement, source: str) -> dict[str, Any]:
     growth = memory_growth_mib(measurement.memory)
     last = measurement.memory[-1][1] if measurement.memory else 0
     misses = recorder.misses
+    # The daemon's own count, since a subscriber misses what was sent while it still connected.
+    counters = health.counters if health is not None else None
     return {
         "source": source,
         "artifact": health.artifactId if health is not None else "",
         "seconds": round(measurement.seconds, 3),
         "frames": {
-            "answered": recorder.answers,
-            "skipped": misses.skipped,
+            "answered": counters.frames if counters is not None else recorder.answers,
+            "dropped": counters.drops if counters is not None else misses.skipped,
+            "heard": recorder.answers,
             "invalid": recorder.invalid,
         },
         "misses": {
             "deadline_ms": misses.deadline_ns / 1e6,
+            "of": misses.frames,
             "total": misses.total,
+            "skipped": misses.skipped,
             "longest_run": misses.longest_run,
         },
         "latency_ms": {
@@ -82,7 +87,7 @@ def latency_table(numbers: Mapping[str, Any]) -> Table:
     table.add_column("stage", style="bold")
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    table.add_column("what", style="dim")
+    table.add_column("what", style="dim", no_wrap=True)
     latencies = numbers["latency_ms"]
     for name, meaning in _MEANING.items():
         summary = latencies.get(name)
@@ -102,12 +107,12 @@ def summary_table(numbers: Mapping[str, Any]) -> Table:
     table.add_column(style="bold")
     table.add_column()
     frames, misses, memory = numbers["frames"], numbers["misses"], numbers["memory"]
-    skipped = f"[red]{frames['skipped']}[/]" if frames["skipped"] else "0"
+    dropped = f"[red]{frames['dropped']}[/]" if frames["dropped"] else "0"
     invalid = f", [red]{frames['invalid']} not valid[/]" if frames["invalid"] else ""
-    table.add_row("frames", f"{frames['answered']} answered{invalid}, {skipped} dropped")
+    table.add_row("frames", f"{frames['answered']} answered{invalid}, {dropped} dropped")
     table.add_row(
         "deadline",
-        f"{misses['deadline_ms']:g} ms: {misses['total']} missed, "
+        f"{misses['deadline_ms']:g} ms: {misses['total']} of {misses['of']} frames missed it, "
         f"at most {misses['longest_run']} in a row",
     )
     growth = f", grew {memory['growth_mib']:+.2f} MiB" if "growth_mib" in memory else ""
