@@ -13,6 +13,8 @@ from compile.ops import (
     normalization,
     pooling,
     reduction,
+    resize,
+    sampling,
     tinygrad_table,
 )
 from compile.ops.registry import OpTable, make_table
@@ -30,6 +32,8 @@ _FAMILIES = (
     normalization.OPS,
     pooling.OPS,
     reduction.OPS,
+    resize.OPS,
+    sampling.OPS,
 )
 
 

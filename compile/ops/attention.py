@@ -168,7 +168,9 @@ def linear_attention(
     """
     gated, delta = "gated" in update_rule, "delta" in update_rule
     if update_rule not in ("linear", "gated", "delta", "gated_delta"):
-        raise ValueError(f"update_rule {update_rule!r} is none of linear, gated, delta, gated_delta")
+        raise ValueError(
+            f"update_rule {update_rule!r} is none of linear, gated, delta, gated_delta"
+        )
     q, k, v = _heads(query, q_num_heads), _heads(key, kv_num_heads), _heads(value, kv_num_heads)
     batch, _, steps, width = k.shape
     group, factor = q_num_heads // kv_num_heads, scale or q.shape[-1] ** -0.5
@@ -196,7 +198,6 @@ def linear_attention(
     y = outputs[0].stack(*outputs[1:], dim=1).reshape(batch, steps, -1)
     result_state = state if past_state is None else state.cast(past_state.dtype)
     return y.cast(query.dtype), result_state
-
 
 
 OPS = (

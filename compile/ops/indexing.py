@@ -42,11 +42,25 @@ def _piece(x: Tensor, axis: int, run: tuple[int, int, int]) -> Tensor:
     return piece
 
 
+def _regular(x: Tensor, axis: int, positions: Array) -> Tensor | None:
+    """Every position the same number of times, or every n-th one: views, no index needed."""
+    size, count = x.shape[axis], len(positions)
+    if count % size == 0 and (positions == np.arange(count) // (count // size)).all():
+        return x.repeat_interleave(count // size, axis)
+    step = int(positions[1] - positions[0]) if count > 1 else 1
+    if step > 1 and (np.diff(positions) == step).all():
+        first, last = int(positions[0]), int(positions[-1])
+        return x[(*(slice(None),) * axis, slice(first, last + 1, step))]
+    return None
+
+
 def take_static(context: Context, x: Tensor, axis: int, positions: Array) -> Tensor:
     """x at `positions` (1-D, non-negative, known) along `axis`."""
-    pieces = runs(positions)
-    if not pieces:
+    if not len(positions):
         return x.shrink(tuple((0, 0) if d == axis else None for d in range(x.ndim)))
+    if (regular := _regular(x, axis, positions)) is not None:
+        return regular
+    pieces = runs(positions)
     if len(pieces) > _MAX_PIECES:
         return take(x, axis, context.tensor(positions.astype(np.int32)))
     parts = [_piece(x, axis, run) for run in pieces]
