@@ -56,8 +56,17 @@ def require_equal(what: str, first: Mapping[str, Array], second: Mapping[str, Ar
     """Raise ModeldError unless all outputs are equal bit for bit."""
     for name, array in first.items():
         other = second[name]
+        if array.shape != other.shape or array.dtype != other.dtype:
+            raise ModeldError(
+                f"gate failed: {what} differ in output {name}: {array.dtype}{list(array.shape)} "
+                f"and {other.dtype}{list(other.shape)}"
+            )
         if array.tobytes() != other.tobytes():
-            differing = int(np.count_nonzero(array != other))
+            # By bits, so that equal NaN do not count and differing zeros do.
+            bits = (
+                np.frombuffer(a.tobytes(), np.uint8).reshape(a.size, -1) for a in (array, other)
+            )
+            differing = int(np.count_nonzero((next(bits) != next(bits)).any(axis=1)))
             raise ModeldError(
                 f"gate failed: {what} differ in output {name} "
                 f"({differing} of {array.size} values); the compiler is not to be trusted here"

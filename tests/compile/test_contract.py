@@ -46,7 +46,7 @@ def test_cameras_that_are_asked_for() -> None:
 def test_anything_else_is_generic() -> None:
     contract = recognise(interface([queue("x")], [queue("y")], {}), (), ())
     assert (contract.kind, contract.cameras, contract.output_slices) == ("generic", (), ())
-    with pytest.raises(ModeldError, match="--camera 640x480.*no input new_img"):
+    with pytest.raises(ModeldError, match=r"--camera 640x480.*no input new_img"):
         recognise(interface([queue("x")], [queue("y")], {}), (), (Camera(640, 480),))
 
 

@@ -116,7 +116,7 @@ def test_graph_that_breaks_onnx_rules(tmp_path: Path) -> None:
         [tensor("x", (1,))],
         [tensor("y", (1,))],
     )
-    with pytest.raises(ModeldError, match="breaks the ONNX rules.*") as error:
+    with pytest.raises(ModeldError, match="breaks the ONNX rules") as error:
         import_model(path, {})
     assert "\n" not in str(error.value)
 

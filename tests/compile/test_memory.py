@@ -1,5 +1,7 @@
 """The memory plan: no two live tensors overlap, everything is aligned, small things are packed."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +68,7 @@ def test_arguments_of_one_launch_never_overlap(capture: Capture) -> None:
     plan = plan_memory(capture, contract())
     for step in capture.launches:
         arguments = sorted((plan.argument(o) for o in step.operands), key=lambda a: a.offset)
-        for before, after in zip(arguments, arguments[1:], strict=False):
+        for before, after in itertools.pairwise(arguments):
             assert before.offset + before.bytes <= after.offset
 
 
