@@ -17,6 +17,8 @@ class PictureBuffer:
 
     `pixels` is uint8, one-dimensional, starts at a page and cannot be written through; it is
     the same array for every picture, so that what is made of its address can be kept.
+    `writable` is the same memory, for the server. Caches are the server's business: it cleans
+    them before it announces a picture.
     """
 
     def __init__(self, record: BufferRecord, fd: int) -> None:
@@ -35,10 +37,10 @@ class PictureBuffer:
                 f"the camera server's buffer {record.index} cannot be mapped: {error}"
             ) from error
         self._stamp_at = record.length
-        self._writable: npt.NDArray[np.uint8] = np.frombuffer(
+        self.writable: npt.NDArray[np.uint8] = np.frombuffer(
             self._memory, np.uint8, record.layout.bytes
         )
-        self.pixels = self._writable.view()
+        self.pixels = self.writable.view()
         self.pixels.flags.writeable = False
 
     @property
@@ -47,13 +49,9 @@ class PictureBuffer:
         (frame_id,) = STAMP.unpack_from(self._memory, self._stamp_at)
         return int(frame_id)
 
-    def put(self, pixels: npt.NDArray[np.uint8], frame_id: int) -> None:
-        """Replace the picture by uint8 pixels of the same layout.
-
-        The stamp goes first: a reader that still holds the old packet then knows in time.
-        """
+    @stamp.setter
+    def stamp(self, frame_id: int) -> None:
         STAMP.pack_into(self._memory, self._stamp_at, frame_id)
-        np.copyto(self._writable, pixels[: self._writable.size])
 
 
 def map_buffers(

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from modeld.cameras.frame import Frame, FrameLayout
 from modeld.cameras.visionipc.buffers import PictureBuffer, map_buffers
 from modeld.cameras.visionipc.handshake import OLDER_STREAM_LIST, REQUEST, STREAM_LIST, Answer
@@ -90,23 +93,40 @@ class VisionIpcServer:
 
         Raises ModeldError when the frame's layout is not the stream's.
         """
-        target = self._stream(stream)
-        if frame.layout != target.layout or frame.data.size < frame.layout.bytes:
+        layout = self._stream(stream).layout
+        if frame.layout != layout or frame.data.size < layout.bytes:
             raise ModeldError(
                 f"frame {frame.frame_id} has {frame.data.size} bytes in layout {frame.layout}, "
-                f"stream {stream} was made for {target.layout}"
+                f"stream {stream} was made for {layout}"
             )
+        pixels = self.begin(stream, frame.frame_id)
+        np.copyto(pixels, frame.data[: layout.bytes])
+        return self.announce(
+            stream, frame.frame_id, frame.timestamp_sof, frame.timestamp_eof, frame.valid
+        )
+
+    def begin(self, stream: int, frame_id: int) -> npt.NDArray[np.uint8]:
+        """The pixels of the stream's next buffer, `layout.bytes` of uint8, to be written over.
+
+        From now on the buffer counts as that of `frame_id`: a reader that still holds its last
+        picture then knows in time.
+        """
+        target = self._stream(stream)
+        buffer = target.buffers[target.next]
+        buffer.stamp = frame_id
+        return buffer.writable
+
+    def announce(
+        self, stream: int, frame_id: int, timestamp_sof: int, timestamp_eof: int, valid: bool = True
+    ) -> int:
+        """Tell the readers that the buffer of the last `begin` is complete; its index.
+
+        Times are nanoseconds of CLOCK_MONOTONIC.
+        """
+        target = self._stream(stream)
         index = target.next
         target.next = (index + 1) % len(target.buffers)
-        target.buffers[index].put(frame.data, frame.frame_id)
-        packet = Packet(
-            self._id,
-            index,
-            frame.frame_id,
-            frame.timestamp_sof,
-            frame.timestamp_eof,
-            frame.valid,
-        )
+        packet = Packet(self._id, index, frame_id, timestamp_sof, timestamp_eof, valid)
         target.publisher.send(packet.pack())
         return index
 

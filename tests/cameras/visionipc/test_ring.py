@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from camera_bench import evict_all_readers
 
 from modeld.cameras.visionipc.counters import StreamCounters
 from modeld.cameras.visionipc.publisher import Publisher
@@ -17,6 +18,7 @@ from modeld.cameras.visionipc.ring import (
     unread_bytes,
 )
 from modeld.cameras.visionipc.subscriber import Subscriber
+from modeld.cameras.visionipc.wakeup import wait_for_wakeup
 from modeld.errors import ModeldError
 
 Pair = tuple[Publisher, Subscriber]
@@ -183,6 +185,101 @@ def test_a_publisher_does_not_exceed_its_readers_when_the_ring_grows(
     for number in range(50):
         publisher.send(bytes([number]) * 200)
         assert subscriber.receive() == bytes([number]) * 200
+
+
+def valid(path: Path) -> int:
+    return header(path)[18]
+
+
+def test_a_reader_is_told_before_its_next_record_is_overwritten(
+    pair: Callable[..., Pair], tmp_path: Path
+) -> None:
+    publisher, subscriber = pair(160)
+    publisher.send(b"read")  # 16 bytes
+    subscriber.receive()
+    for _ in range(4):  # up to 144 of 160
+        publisher.send(bytes(24))
+    publisher.send(b"at 0")
+    assert valid(tmp_path / "ring") == 1
+    publisher.send(b"at 16")
+    assert valid(tmp_path / "ring") == 0
+
+
+def test_a_reader_is_told_when_the_mark_of_a_wrap_destroys_its_next_record(
+    pair: Callable[..., Pair], tmp_path: Path
+) -> None:
+    """Also the reader exactly at the mark, whom msgq's own publisher leaves in the dark."""
+    publisher, subscriber = pair(160)
+    for size in (32, 24, 24):  # up to 104
+        publisher.send(bytes(size))
+        subscriber.receive()
+    for size in (40, 16, 24):  # a wrap, then 0 to 48, to 72, to 104
+        publisher.send(bytes(size))
+    assert header(tmp_path / "ring")[1] == packed(1, 104)
+    assert valid(tmp_path / "ring") == 1
+    publisher.send(bytes(40))  # 48 more would leave 8, so a mark goes to 104
+    assert header(tmp_path / "ring")[1] == packed(2, 48)
+    assert valid(tmp_path / "ring") == 0
+
+
+@pytest.mark.parametrize(("size", "destroyed_at"), [(40, 1), (200, 1), (200, 2)])
+def test_a_record_destroyed_while_it_is_read_is_not_received(
+    pair: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch, size: int, destroyed_at: int
+) -> None:
+    publisher, subscriber = pair(1024)
+    publisher.send(b"a" * size)
+    calls: list[int] = []
+    real_read = subscriber.ring.read
+
+    def slow_read(offset: int, count: int) -> bytes:
+        calls.append(offset)
+        if len(calls) == destroyed_at:
+            for _ in range(1024 // size + 1):
+                publisher.send(b"b" * size)
+        return real_read(offset, count)
+
+    monkeypatch.setattr(subscriber.ring, "read", slow_read)
+    assert subscriber.receive() is None
+    assert subscriber._counters == StreamCounters(overrun=1)
+    publisher.send(b"c")
+    assert subscriber.receive() == b"c"
+
+
+@pytest.mark.parametrize(("records", "lost"), [(17, False), (18, True)])
+def test_an_evicted_reader_goes_on_where_it_was_within_a_third_of_the_ring(
+    pair: Callable[..., Pair], records: int, lost: bool
+) -> None:
+    publisher, subscriber = pair(3000)
+    for number in range(records):
+        publisher.send(bytes([number]) * 48)  # 56 bytes each, 1000 are a third
+    evict_all_readers(publisher.ring)
+    if lost:
+        assert subscriber.receive() is None
+    else:
+        received = [subscriber.receive() for _ in range(records + 1)]
+        assert received == [bytes([number]) * 48 for number in range(records)] + [None]
+    assert subscriber._counters == StreamCounters(evicted=1, overrun=int(lost))
+
+
+def test_every_record_wakes_its_readers(pair: Callable[..., Pair]) -> None:
+    publisher, _ = pair(1024)
+    for _ in range(3):
+        while wait_for_wakeup(0):
+            pass
+        publisher.send(b"x")
+        assert wait_for_wakeup(0)
+
+
+@pytest.mark.parametrize("length", [0, -2, -(2**62), 1 << 20])
+def test_an_impossible_length_is_a_damaged_record(pair: Callable[..., Pair], length: int) -> None:
+    publisher, subscriber = pair(1024)
+    publisher.send(b"12345678")
+    publisher.ring.write(0, struct.pack("<q", length))
+    assert subscriber.receive() is None
+    assert subscriber._counters == StreamCounters(corrupt=1)
+    assert f"a record at 0 claims {length} bytes" in subscriber._counters.problem
+    publisher.send(b"healthy")
+    assert subscriber.receive() == b"healthy"
 
 
 def test_who_has_read_is_known(pair: Callable[..., Pair]) -> None:

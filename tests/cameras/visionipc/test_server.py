@@ -1,4 +1,5 @@
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -116,15 +117,19 @@ def test_as_many_buffers_as_a_client_accepts_arrive(config: VisionIpcConfig) -> 
         stream.close()
 
 
-def test_closing_leaves_no_descriptor_thread_or_socket(config: VisionIpcConfig) -> None:
-    files = Path("/proc/self/fd")
-    before = len(list(files.iterdir()))
-    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208
+def buffers_open(stream: int) -> int:
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum(f"visionbuf_{stream}_" in link for link in links)
+
+
+def test_closing_leaves_no_buffer_thread_or_socket(config: VisionIpcConfig) -> None:
     for _ in range(3):
         with VisionIpcServer(config) as server:
-            server.add_stream(0, LAYOUT)
+            server.add_stream(4711, LAYOUT)
             server.start()
             assert config.socket_path.exists()
-    assert not config.socket_path.exists()
-    assert len(os.listdir("/proc/self/task")) == threads  # noqa: PTH208
-    assert len(list(files.iterdir())) == before
+            assert buffers_open(4711) == 2 * DEFAULT_BUFFERS  # to be sent, and mapped
+            assert "visionipc-listener" in [thread.name for thread in threading.enumerate()]
+        assert not config.socket_path.exists()
+        assert buffers_open(4711) == 0
+        assert "visionipc-listener" not in [thread.name for thread in threading.enumerate()]
