@@ -45,6 +45,10 @@ def attribute(
     order = {id(node): position for position, node in enumerate(model.graph.node)}
     by_label = {node_label(node): node for node in model.graph.node}
     shapes = {name: value.shape for name, value in values.items()}
+    shapes |= {
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in model.graph.input
+    }
     shapes |= {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     known = _match(capture, [name for name in producers if name in values], values, buffers)
     labels: list[tuple[str, ...]] = []

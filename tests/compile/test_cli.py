@@ -1,0 +1,153 @@
+"""The command from outside: every failure one clear line, nothing half-written."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_models import conv_model, driving_model
+from safetensors.numpy import save_file
+
+from compile.cli import main
+from compile.progress import StderrProgress
+from modeld.artifact import open_artifact
+
+
+def test_build_prints_the_identity_and_shows_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = conv_model(tmp_path / "m.onnx", batch="n")
+    assert main(["build", str(model), "--out", str(tmp_path / "a"), "--dim", "n=1"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == open_artifact(tmp_path / "a").digest + "\n"
+    assert "[1/6] reading the model" in captured.err and "built in" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "symbolic dimensions without a value: n (of x); give --dim n=N"),
+        (["--dim", "n=1", "--dim", "m=2"], "--dim m=2: no input has a dimension so named"),
+        (["--dim", "n=1", "--camera", "640x480"], "the model has no input new_img"),
+        (["--dim", "n=1", "--device", "no such platform"], "no OpenCL device matches"),
+        (["--dim", "n=1", "--const", "y=missing"], "missing cannot be read"),
+        (["--dim", "n=1", "--reference-inputs", "m.onnx"], "m.onnx is not a safetensors file"),
+        (["--dim", "n=1", "--const", "z=one.safetensors"], "--const: the model has no input z"),
+        (["--dim", "n=1", "--const", "x=two.safetensors"], "holds a, b, wanted x"),
+    ],
+)
+def test_failures_are_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    conv_model(tmp_path / "m.onnx", batch="n")
+    save_file({"a": np.zeros(1, np.float32)}, "one.safetensors")
+    save_file({"a": np.zeros(1), "b": np.zeros(1)}, "two.safetensors")
+    before = sorted(tmp_path.iterdir())
+    assert main(["build", "m.onnx", "--out", "a", *options]) == 1
+    error = capsys.readouterr().err
+    (line,) = [line for line in error.splitlines() if not line.startswith("[")]
+    assert line.startswith("modeld-compile: error: ") and said in line
+    assert "Traceback" not in error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_broken_metadata_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = driving_model(tmp_path / "m.onnx", metadata={"output_slices": "####"})
+    assert main(["build", str(model), "--out", str(tmp_path / "a")]) == 1
+    assert "output_slices is not base64" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "m.onnx"],
+        ["build", "m.onnx", "--out", "a", "--camera", "1927x1208"],
+        ["build", "m.onnx", "--out", "a", "--camera", "big"],
+        ["build", "m.onnx", "--out", "a", "--dim", "batch"],
+        ["build", "m.onnx", "--out", "a", "--dim", "batch=0"],
+        ["build", "m.onnx", "--out", "a", "--const", "x"],
+        ["frobnicate"],
+        [],
+    ],
+)
+def test_wrong_flags(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_reference_is_written_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reference", "--out", str(tmp_path / "r.onnx")]) == 0
+    assert (tmp_path / "r.onnx").stat().st_size > 1_000_000
+    assert main(["reference", "--out", str(tmp_path / "no" / "r.onnx")]) == 1
+    assert "cannot be written (No such file or directory)" in capsys.readouterr().err
+
+
+def test_sign_and_keygen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = ["--private", str(tmp_path / "k.pem"), "--public", str(tmp_path / "k.pub")]
+    (tmp_path / "password").write_text("secret\n")
+    password = ["--password-file", str(tmp_path / "password")]
+    assert main(["keygen", *keys, *password]) == 0
+    key_id = capsys.readouterr().out
+    assert main(["keygen", *keys]) == 1
+    assert "keys are not overwritten" in capsys.readouterr().err
+    model = conv_model(tmp_path / "m.onnx")
+    main(["build", str(model), "--out", str(tmp_path / "a")])
+    capsys.readouterr()
+    assert main(["sign", str(tmp_path / "a"), "--key", str(tmp_path / "k.pem"), *password]) == 0
+    assert capsys.readouterr().out == key_id
+    assert (tmp_path / "a" / "manifest.sig").is_file()
+
+
+def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    conv_model(tmp_path / "m.onnx")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compile", "build", "m.onnx", "--out", "a"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    shown = ""
+    while "[2/" not in shown:
+        shown += process.stderr.read(1)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "modeld-compile: interrupted, nothing was written"
+    assert "Traceback" not in rest
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_progress_tells_stage_and_time() -> None:
+    now = iter([0.0, 0.0, 1.5, 1.5, 1.5, 4.0]).__next__
+    stream = io.StringIO()
+    progress = StderrProgress(2, stream, now)
+    progress.stage("first")
+    progress.stage("second")
+    progress.note("a detail")
+    progress.failed()
+    assert stream.getvalue() == "[1/2] first 1.5 s\n[2/2] second (a detail) failed\n"
+
+
+def test_time_is_monotonic() -> None:
+    stream = io.StringIO()
+    progress = StderrProgress(1, stream, time.monotonic)
+    progress.stage("only")
+    progress.done()
+    assert stream.getvalue().startswith("[1/1] only 0.0 s\nbuilt in 0.0 s")
