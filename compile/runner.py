@@ -21,7 +21,16 @@ from tinygrad.tensor import _METADATA
 from compile.folding import fold
 from compile.graph import NeedsConstantError, ValueTypes, node_label
 from compile.ops import build_op_table
-from compile.ops.registry import Array, Context, Op, OpTable, UnsupportedNodeError, Value, select
+from compile.ops.registry import (
+    Array,
+    Context,
+    Op,
+    OpTable,
+    UnknownValueError,
+    UnsupportedNodeError,
+    Value,
+    select,
+)
 from compile.values import (
     DeviceConstants,
     array_of,
@@ -162,6 +171,8 @@ class GraphRunner:
                 return folded
         try:
             results = self._apply(node, values, environment, scope)
+        except UnknownValueError as error:
+            raise NeedsConstantError(node.proto, error.position, self._graph) from error
         except _OPERATOR_ERRORS as error:
             text = " ".join(str(error).split())
             raise ModeldError(

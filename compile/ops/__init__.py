@@ -5,6 +5,7 @@ from compile.ops import (
     attention,
     bits,
     constants,
+    control_flow,
     convolution,
     elementwise,
     gather,
@@ -12,9 +13,11 @@ from compile.ops import (
     movement,
     normalization,
     pooling,
+    recurrent,
     reduction,
     resize,
     sampling,
+    sequence,
     tinygrad_table,
 )
 from compile.ops.registry import OpTable, make_table
@@ -24,6 +27,7 @@ _FAMILIES = (
     attention.OPS,
     bits.OPS,
     constants.OPS,
+    control_flow.OPS,
     convolution.OPS,
     elementwise.OPS,
     gather.OPS,
@@ -31,9 +35,11 @@ _FAMILIES = (
     movement.OPS,
     normalization.OPS,
     pooling.OPS,
+    recurrent.OPS,
     reduction.OPS,
     resize.OPS,
     sampling.OPS,
+    sequence.OPS,
 )
 
 

@@ -32,6 +32,14 @@ class UnsupportedNodeError(ModeldError):
     """A node asks for something that its operator does not do."""
 
 
+class UnknownValueError(ValueError):
+    """An operator needs an input known when the model is built; `position` says which."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"input {position} must be known when the model is built")
+        self.position = position
+
+
 @dataclass(frozen=True)
 class Context:
     """What an operator may know of its node besides inputs and attributes.
