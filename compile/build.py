@@ -27,6 +27,7 @@ from compile.verify import (
     OnnxRuntime,
     compare_with,
     require_equal,
+    require_no_update_in_place,
     require_seeds_differ,
     run_turns,
     tolerances,
@@ -85,6 +86,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         request.cameras,
     )
     progress.stage("running the captured kernels")
+    require_no_update_in_place(traced.captured.program)
     require_equal("eager and captured run", traced.eager, traced.captured.run(samples[SEEDS[0]]))
     known = _known_runs(traced.captured, contract, samples)
     require_seeds_differ(known, _dependent_outputs(traced.captured.program))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from compile.capture import Capture
 from modeld.errors import ModeldError
 from modeld.manifest import Contract, OutputError, Tolerance
 
@@ -70,6 +71,20 @@ def require_equal(what: str, first: Mapping[str, Array], second: Mapping[str, Ar
             raise ModeldError(
                 f"gate failed: {what} differ in output {name} "
                 f"({differing} of {array.size} values); the compiler is not to be trusted here"
+            )
+
+
+def require_no_update_in_place(capture: Capture) -> None:
+    """Raise ModeldError when a launch reads and writes one storage: a race between work-items."""
+    for launch in capture.launches:
+        written = {o.storage for o in launch.operands if o.access != "read"}
+        read = {o.storage for o in launch.operands if o.access != "write"}
+        if shared := sorted(written & read):
+            storage = capture.storages[shared[0]]
+            raise ModeldError(
+                f"gate failed: kernel {launch.kernel} reads and writes one buffer "
+                f"({storage.role} {storage.name}, {storage.bytes} bytes), a race between "
+                "work-items; the model cannot be captured safely"
             )
 
 

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx_models import QueueModel, conv_model, queue_model
 
+from compile.capture import Capture, Launch, Operand, Storage
 from compile.samples import random_inputs
 from compile.verify import (
     Known,
@@ -14,6 +15,7 @@ from compile.verify import (
     compare_with,
     largest_difference,
     require_equal,
+    require_no_update_in_place,
     require_seeds_differ,
     run_turns,
     tolerances,
@@ -74,6 +76,21 @@ def test_equality_is_bit_for_bit() -> None:
         require_equal("two runs", a, {"y": np.nextafter(a["y"], np.float32(2))})
     with pytest.raises(ModeldError, match="gate failed"):
         require_equal("two runs", a, {"y": np.array([1.0, np.nan, 0.0], np.float32)})
+
+
+def test_update_in_place_is_refused() -> None:
+    storages = (Storage("input", "q", 8), Storage("scratch", "", 8))
+    apart = Launch(
+        "", "copy", (1,), None, (Operand(1, 0, 8, "write"), Operand(0, 0, 8, "read")), ""
+    )
+    require_no_update_in_place(Capture((apart,), storages, {}))
+    both = Launch(
+        "", "shift", (1,), None, (Operand(0, 0, 4, "write"), Operand(0, 4, 4, "read")), ""
+    )
+    twice = Launch("", "add", (1,), None, (Operand(0, 0, 8, "read_write"),), "")
+    for launch in (both, twice):
+        with pytest.raises(ModeldError, match=f"{launch.kernel} reads and writes one .*input q"):
+            require_no_update_in_place(Capture((apart, launch), storages, {}))
 
 
 def test_second_seed_must_change_something() -> None:

@@ -1,0 +1,43 @@
+"""Networks that people have: through the build and the executor, against ONNX Runtime.
+
+The build fails by itself when ONNX Runtime disagrees; here the artifact is asked again, with
+inputs that the build has not seen.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from compile.build import BuildRequest, build
+from modeld import Executor, open_artifact
+from modeld.opencl import select_device
+
+# Path below the data folder, values of symbolic dimensions.
+MODELS = {
+    "dmonitoring-0.8.9": ("models/openpilot/dmonitoring_model_0.8.9.onnx", {}),
+    "supercombo-0.7": ("models/openpilot/supercombo_0.7_topology_random_weights.onnx", {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_equals_onnxruntime(name: str, data_path: Callable[[str], Path], tmp_path: Path) -> None:
+    relative, dims = MODELS[name]
+    model = data_path(relative)
+    build(BuildRequest(model, tmp_path / "artifact", dims=dims))
+    artifact = open_artifact(tmp_path / "artifact")
+    executor = Executor(artifact, select_device())
+    session = onnxruntime.InferenceSession(model)
+    rng = np.random.default_rng(11)
+    inputs = {
+        tensor.name: rng.standard_normal(tensor.shape).astype(tensor.dtype)
+        for tensor in artifact.manifest.contract.inputs
+    }
+    found = executor.run("run_model", inputs)
+    names = [output.name for output in session.get_outputs()]
+    for output, expected in zip(names, session.run(names, inputs), strict=True):
+        difference = np.max(np.abs(found[output] - expected))
+        assert difference <= 1e-4 * np.ptp(expected), output
