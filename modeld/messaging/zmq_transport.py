@@ -22,8 +22,11 @@ LOOPBACK = "127.0.0.1"
 _FIRST_PORT, _LAST_PORT = 8023, 65535
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
-# Five seconds of a camera-rate service, one of a CAN-rate one, for a reader that stopped.
+# Five seconds of a camera-rate service, one of a CAN-rate one, for a reader that stopped. What
+# comes later is dropped; the reader catches up with the present when it goes on.
 _QUEUED_MESSAGES = 100
+# A sender in a tight loop must not keep a reader that looks for the newest message.
+_MOST_SKIPPED = 1000
 _RECONNECT_MAX_MS = 500
 _LINGER_MS = 500
 
@@ -71,7 +74,7 @@ class ZmqTransport:
         sockets = {}
         for service in services:
             socket = self._socket(zmq.SUB)
-            socket.set(zmq.CONFLATE, int(conflate))
+            socket.set(zmq.RCVHWM, _QUEUED_MESSAGES)
             socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
             socket.set(zmq.LINGER, 0)
             # A peer that sends more than any queue of openpilot's holds is cut off.
@@ -80,7 +83,7 @@ class ZmqTransport:
             for name in find_service(service).names:
                 socket.connect(f"tcp://{self._connect}:{port_of(name)}")
             sockets[service] = socket
-        return ZmqInbox(sockets)
+        return ZmqInbox(sockets, conflate=conflate)
 
     def close(self) -> None:
         """Close all sockets; what is queued for connected readers gets half a second."""
@@ -127,10 +130,15 @@ class ZmqPublisher:
 
 
 class ZmqInbox:
-    """See `Inbox`."""
+    """See `Inbox`.
 
-    def __init__(self, sockets: dict[str, zmq.Socket[bytes]]) -> None:
+    Conflates by itself: libzmq's CONFLATE option loses memory whenever both sides meet (libzmq
+    pull request 4925) and lets it grow while nobody reads (issue 3171).
+    """
+
+    def __init__(self, sockets: "dict[str, zmq.Socket[bytes]]", *, conflate: bool) -> None:
         self._sockets = sockets
+        self._conflate = conflate
         self._poller = zmq.Poller()
         for socket in sockets.values():
             self._poller.register(socket, zmq.POLLIN)
@@ -142,10 +150,10 @@ class ZmqInbox:
     def receive(self, service: str) -> bytes | None:
         """One message or None; of a message in several parts, which nobody sends, the last."""
         socket = self._sockets[service]
-        try:
-            data = socket.recv(zmq.DONTWAIT)
-            while socket.get(zmq.RCVMORE):
+        data = None
+        with contextlib.suppress(zmq.Again):
+            for _ in range(_MOST_SKIPPED if self._conflate else 1):
                 data = socket.recv(zmq.DONTWAIT)
-        except zmq.Again:
-            return None
+                while socket.get(zmq.RCVMORE):
+                    data = socket.recv(zmq.DONTWAIT)
         return data
