@@ -27,9 +27,10 @@ class VehicleConfig:
 
 @dataclass(frozen=True, slots=True)
 class MessagesConfig:
-    """Where messages are published, and whether modelV2 carries the raw output vector."""
+    """Where messages are published and heard; whether modelV2 carries the raw output vector."""
 
     bind: str = "127.0.0.1"
+    connect: str = "127.0.0.1"
     raw_predictions: bool = False
 
 

@@ -25,13 +25,14 @@ def test_every_key(tmp_path: Path) -> None:
     right_hand_drive = true
     [messages]
     bind = "*"
+    connect = "192.168.0.10"
     raw_predictions = true
     [realtime]
     priority = 54
     cores = [6, 7]
     """
     assert load_config(written(tmp_path, text)) == Config(
-        VehicleConfig(1.0, 0.25, True), MessagesConfig("*", True), RealtimeConfig(54, (6, 7))
+        VehicleConfig(1.0, 0.25, True), MessagesConfig("*", "192.168.0.10", True), RealtimeConfig(54, (6, 7))
     )
 
 

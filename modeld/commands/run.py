@@ -78,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bind", metavar="ADDRESS", help="publish here instead of loopback; * is everywhere"
     )
     parser.add_argument(
+        "--connect", metavar="ADDRESS", help="hear messages from here instead of loopback"
+    )
+    parser.add_argument(
         "--frames", type=int, metavar="N", help="end after N answered frames (default: never)"
     )
 
@@ -90,7 +93,10 @@ def run(args: argparse.Namespace) -> int:
     clock = SystemClock()
     notifier = notifier_of(os.environ)
     health = Health(clock, notifier)
-    with closing(notifier), ZmqTransport(bind=config.messages.bind) as transport:
+    with (
+        closing(notifier),
+        ZmqTransport(bind=config.messages.bind, connect=config.messages.connect) as transport,
+    ):
         pub = PubMaster([HEALTH], transport, clock)
         with _telling(HealthTimer(health, partial(_publish_health, pub))):
             try:
@@ -134,11 +140,8 @@ def _serve(
 
 def _configuration(args: argparse.Namespace) -> Config:
     config = Config() if args.config is None else load_config(args.config)
-    if args.bind is None:
-        return config
-    return dataclasses.replace(
-        config, messages=dataclasses.replace(config.messages, bind=args.bind)
-    )
+    given = {key: getattr(args, key) for key in ("bind", "connect") if getattr(args, key)}
+    return dataclasses.replace(config, messages=dataclasses.replace(config.messages, **given))
 
 
 def _stop_on_signals() -> threading.Event:

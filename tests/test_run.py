@@ -1,0 +1,345 @@
+"""The real daemon process, from the outside: sockets, shared memory, signals, exit status."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_artifact import write_toy
+from toy_driver import expected, write_driver
+
+import msgschema
+from modeld.cameras.frame import Frame
+from modeld.cameras.nv12 import packed_layout
+from modeld.cameras.visionipc.paths import NARROW_ROAD, WIDE_ROAD, VisionIpcConfig
+from modeld.cameras.visionipc.server import VisionIpcServer
+from modeld.fakes.executor import SLICES
+from modeld.messaging import ZmqTransport, decode_event
+
+LAYOUT = packed_layout(64, 32)
+PUBLISHED = ("modelV2", "drivingModelData", "cameraOdometry", "modeldHealth")
+PATIENCE_S = 120.0
+
+
+def some_loopback_address() -> str:
+    """All of 127/8 is this machine: ports are fixed, so each test takes an address of its own."""
+    return f"127.{os.getpid() % 250 + 1}.{random.randrange(250)}.{random.randrange(1, 250)}"
+
+
+def picture(frame_id: int) -> Frame:
+    rng = np.random.default_rng(frame_id)
+    data = rng.integers(0, 256, LAYOUT.bytes, np.uint8)
+    sof = (frame_id + 1) * 50_000_000  # 20 Hz by its stamps, as fast as it is taken in truth
+    return Frame(data, LAYOUT, frame_id, sof, sof + 20_000_000)
+
+
+class Process:
+    """A running `modeld run`, its service manager, cameras, and what it publishes."""
+
+    def __init__(self, folder: Path, artifact: Path, pin: str) -> None:
+        self.address = some_loopback_address()
+        self.prefix = f"test{os.getpid()}_{random.randrange(1 << 30)}"
+        self.server = VisionIpcServer(VisionIpcConfig(prefix=self.prefix))
+        self.transport = ZmqTransport(bind=self.address, connect=self.address)
+        self.inbox = self.transport.inbox(PUBLISHED, conflate=False)
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.manager.bind(str(folder / "notify"))
+        self.manager.setblocking(False)
+        self.notified: list[str] = []
+        self.log = folder / "log"
+        arguments = ["--artifact", str(artifact), "--pin", pin, "--cache", str(folder / "cache")]
+        arguments += ["--prefix", self.prefix, "--bind", self.address]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                # -X importtime makes the interpreter name every module that it imports.
+                [sys.executable, "-X", "importtime", "-m", "modeld", "run", *arguments],
+                stdout=log,
+                stderr=log,
+                env=os.environ
+                | {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "10000000"},
+            )
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def until(self, what: str, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            assert self.process.poll() is None, f"ended while waiting for {what}: {self.text()}"
+            assert time.monotonic() < deadline, f"no {what}: {self.text()[-2000:]}"
+            self.notifications()  # its queue is short
+            self.inbox.wait(0.01)
+        return found
+
+    def notifications(self) -> list[str]:
+        try:
+            while True:
+                self.notified += self.manager.recv(4096).decode().split("\n")
+        except BlockingIOError:
+            return self.notified
+
+    def receive(self, service: str) -> Any:
+        data = self.inbox.receive(service)
+        return None if data is None else decode_event(data)
+
+    def next(self, service: str) -> Any:
+        return self.until(service, lambda: self.receive(service))
+
+    def answer(self, frame_id: int, *streams: int) -> Any:
+        """Send a frame on the streams and wait for the daemon's answer to it."""
+        for stream in streams:
+            self.server.send(stream, picture(frame_id))
+        event = self.next("modelV2")
+        while event.modelV2.frameId != frame_id:
+            event = self.next("modelV2")
+        return event
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.transport.close()
+        self.manager.close()
+        self.server.close()
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("driver")
+    return folder, write_driver(folder)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, driver: tuple[Path, str]) -> Iterator[Process]:
+    process = Process(tmp_path, *driver)
+    yield process
+    process.close()
+
+
+def ready(daemon: Process) -> None:
+    daemon.until("READY", lambda: "READY=1" in daemon.notifications())
+
+
+def start_cameras(daemon: Process, *streams: int) -> int:
+    """Serve the streams and show frames until all messages are heard; the next frame's id."""
+    for stream in streams:
+        daemon.server.add_stream(stream, LAYOUT)
+    daemon.server.start()
+    daemon.until("readers", lambda: all(daemon.server.reader_count(s) for s in streams))
+    unheard = set(PUBLISHED[:3])
+    frame_id = -1
+
+    def heard() -> bool:
+        nonlocal frame_id
+        frame_id += 1
+        for stream in streams:
+            daemon.server.send(stream, picture(frame_id))
+        daemon.inbox.wait(0.2)
+        unheard.difference_update([s for s in set(unheard) if daemon.receive(s) is not None])
+        return not unheard
+
+    daemon.until("messages", heard)
+    return frame_id + 1
+
+
+def test_from_cameras_to_messages(daemon: Process) -> None:
+    ready(daemon)
+    assert not any(line.startswith("WATCHDOG=") for line in daemon.notifications())
+    first = start_cameras(daemon, NARROW_ROAD, WIDE_ROAD)
+    for frame_id in range(first, first + 20):
+        event = daemon.answer(frame_id, NARROW_ROAD, WIDE_ROAD)
+        assert event.modelV2.frameIdExtra == frame_id
+        assert not event.valid  # nothing calibrated it
+        # The daemon saw this very picture: road edges are its raw bytes.
+        start = SLICES["road_edges"][0]
+        left = event.modelV2.roadEdges[0]
+        seen = expected(picture(frame_id).data)[0, start : start + 66].reshape(33, 2)
+        np.testing.assert_array_equal(np.array([list(left.y), list(left.z)]).T, seen)
+    ids = list(range(first, first + 20))
+    for service in ("cameraOdometry", "drivingModelData"):
+        heard: list[int] = []
+        while not heard or heard[-1] < ids[-1]:
+            heard.append(getattr(daemon.next(service), service).frameId)
+        assert heard[-20:] == ids
+    answered = daemon.notifications().count("WATCHDOG=1")
+    assert 20 <= answered <= first + 20
+    assert daemon.notifications().count("WATCHDOG_USEC=10000000") == 1
+
+    assert daemon.stop() == 0
+    assert "STOPPING=1" in daemon.notifications()
+    (count,) = re.findall(r"^modeld: (\d+) frames answered", daemon.text(), re.MULTILINE)
+    told = []
+    while (event := daemon.receive("modeldHealth")) is not None:
+        told.append(event.modeldHealth)
+    assert str(told[-1].verdict) == "ok"
+    assert told[-1].artifactName == "toy-driver"
+    assert told[-1].counters.frames == int(count) >= 20
+    assert [t.frameId for health in told for t in health.turns][-20:] == ids
+    # Cameras come through the daemon itself: no tool, no compiler, no file decoder.
+    imported = set(re.findall(r"\|\s+([\w.]+)$", daemon.text(), re.MULTILINE))
+    assert "modeld.daemon" in imported
+    banned = re.compile(
+        r"(compile|tinygrad|onnx\w*|torch|av|matplotlib|rich|hdrh|zstandard"
+        r"|modeld\.(replay|rig))(\.|$)"
+    )
+    found = sorted(name for name in imported if banned.match(name))
+    assert found == []
+
+
+@pytest.mark.parametrize("stream", [NARROW_ROAD, WIDE_ROAD])
+def test_one_camera_devices(daemon: Process, stream: int) -> None:
+    ready(daemon)
+    first = start_cameras(daemon, stream)
+    for frame_id in range(first, first + 3):
+        event = daemon.answer(frame_id, stream)
+        assert event.modelV2.frameIdExtra == frame_id
+    assert daemon.stop() == 0
+
+
+def test_stop_while_waiting_for_cameras(daemon: Process) -> None:
+    ready(daemon)
+    assert daemon.stop() == 0
+    assert "0 frames answered" in daemon.text()
+
+
+def test_interrupt_ends_it_cleanly_too(daemon: Process) -> None:
+    ready(daemon)
+    daemon.process.send_signal(signal.SIGINT)
+    assert daemon.process.wait(PATIENCE_S) == 0
+
+
+def test_frames_of_an_unknown_size_end_it_with_one_line(daemon: Process) -> None:
+    ready(daemon)
+    other = packed_layout(32, 32)
+    daemon.server.add_stream(NARROW_ROAD, other)
+    daemon.server.start()
+    daemon.until("readers", lambda: daemon.server.reader_count(NARROW_ROAD))
+    daemon.server.send(NARROW_ROAD, Frame(np.zeros(other.bytes, np.uint8), other, 0, 1, 2))
+    assert daemon.process.wait(PATIENCE_S) == 1
+    assert daemon.text().splitlines()[-1] == (
+        "modeld: error: frame 0 is 32x32, expected 64x32; build the artifact with --camera 32x32, "
+        "or choose the camera it was built for"
+    )
+    assert any(line.startswith("STATUS=failed: frame 0 is") for line in daemon.notifications())
+
+
+def run_modeld(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "modeld", "run", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=os.environ | environment,
+    )
+
+
+def flags(driver: tuple[Path, str]) -> list[str]:
+    address = some_loopback_address()
+    return ["--artifact", str(driver[0]), "--pin", driver[1], "--bind", address]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--pin", "sha256:00"], "the pin says sha256:00"),
+        (["--artifact", "/nonexistent"], "/nonexistent cannot be read"),
+        (["--config", "/nonexistent.toml"], "configuration /nonexistent.toml cannot be read"),
+        (["--source", "/nonexistent.mp4"], "/nonexistent.mp4 does not exist"),
+        (["--source", "road", "--camera", "640x480"], "not built for camera 640x480, only for 64x"),
+        (["--source", "road", "--rate", "0"], "--rate 0.0 is no frame rate"),
+        (["--server", "a/b"], "server name 'a/b' cannot be part of a file name"),
+        (["--bind", "203.0.113.1"], r"cannot publish modeldHealth on tcp://203.0.113.1:\d+"),
+        (["--device", "nonesuch"], "nonesuch"),
+    ],
+)
+def test_bad_flags_end_with_one_line(
+    driver: tuple[Path, str], tmp_path: Path, change: list[str], message: str
+) -> None:
+    found = run_modeld(*flags(driver), "--cache", str(tmp_path), *change)
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("modeld: error: ")
+    assert re.search(message, last), last
+
+
+def test_unpinned_artifact_needs_permission(driver: tuple[Path, str], tmp_path: Path) -> None:
+    arguments = ["--artifact", str(driver[0]), "--cache", str(tmp_path)]
+    arguments += ["--bind", some_loopback_address()]
+    found = run_modeld(*arguments)
+    assert found.returncode == 1
+    assert "artifact refused (unpinned)" in found.stderr
+    found = run_modeld(*arguments, "--allow", "unpinned", "--source", "/nonexistent.mp4")
+    assert "degraded: the artifact is not pinned" in found.stderr
+    assert "/nonexistent.mp4 does not exist" in found.stderr
+
+
+def test_broken_video_and_garbage_config(driver: tuple[Path, str], tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_bytes(b"no video" * 1000)
+    found = run_modeld(*flags(driver), "--source", str(tmp_path / "broken.mp4"))
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith("modeld: error: ")
+    assert "broken.mp4" in found.stderr
+    (tmp_path / "bad.toml").write_text("[vehicle]\nspeed = 3")
+    found = run_modeld(*flags(driver), "--config", str(tmp_path / "bad.toml"))
+    assert found.returncode == 1
+    assert "unknown key vehicle.speed" in found.stderr
+
+
+def test_busy_port(driver: tuple[Path, str]) -> None:
+    arguments = flags(driver)
+    with ZmqTransport(bind=arguments[-1]) as other:
+        other.publisher("modelV2")
+        found = run_modeld(*arguments)
+    assert found.returncode == 1
+    last = found.stderr.splitlines()[-1]
+    assert re.match(r"modeld: error: cannot publish modelV2 on tcp://127\..*in use", last)
+
+
+def test_no_opencl_platform(driver: tuple[Path, str], tmp_path: Path) -> None:
+    found = run_modeld(*flags(driver), OCL_ICD_VENDORS=str(tmp_path))
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    assert found.stderr.splitlines()[-1].startswith("modeld: error: ")
+
+
+def test_changed_weights_are_refused(driver: tuple[Path, str], tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(driver[0], copy)
+    content = bytearray((copy / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (copy / "weights.safetensors").write_bytes(content)
+    found = run_modeld(*flags(driver), "--artifact", str(copy))
+    assert found.returncode == 1
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("modeld: error: artifact refused (modified-file): weights"), last
+
+
+def test_artifact_that_does_not_drive(tmp_path: Path) -> None:
+    pin = write_toy(tmp_path / "toy")
+    found = run_modeld(*flags((tmp_path / "toy", pin)))
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith(
+        "modeld: error: the artifact's model is 'generic'"
+    )
+
+
+def test_nothing_in_the_schema_can_move_a_car() -> None:
+    """The Event union has no CAN and no panda control message: the daemon cannot publish one."""
+    members = set(msgschema.load().Event.schema.union_fields)
+    assert "modelV2" in members
+    assert not [name for name in members if re.search(r"^can$|sendcan|panda", name, re.IGNORECASE)]
