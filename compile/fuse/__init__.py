@@ -1,0 +1,69 @@
+"""Graph patterns on the ONNX graph before tinygrad sees it: what our own kernels compute becomes
+nodes of a private domain, with weights packed and layouts chosen; all else stays as it is."""
+
+from pathlib import Path
+
+import onnx
+
+from compile.fuse import anchors
+from compile.fuse.emit import Emitter, TileChooser
+from compile.fuse.graph import Graph
+from compile.fuse.items import DOMAIN, Item
+
+__all__ = ["DOMAIN", "TileChooser", "fuse"]
+
+_FINDERS = {
+    "Conv": anchors.find_convolution,
+    "ConvTranspose": anchors.find_transposed,
+    "MatMul": anchors.find_matrix,
+    "Gemm": anchors.find_matrix,
+    "MaxPool": anchors.find_pooling,
+    "AveragePool": anchors.find_pooling,
+    "GlobalAveragePool": anchors.find_pooling,
+    "GlobalMaxPool": anchors.find_pooling,
+    "Concat": anchors.find_mix,
+}
+
+
+def fuse(
+    model: onnx.ModelProto, tiles: TileChooser, base_dir: Path | None = None
+) -> onnx.ModelProto:
+    """The same computation with our kernels in it; all shapes of `model` are numbers.
+
+    External weights are read from `base_dir` and are inside the result.
+    """
+    graph = Graph(model, base_dir)
+    Emitter(graph, find_items(graph), tiles).run()
+    return graph.to_model([DOMAIN])
+
+
+def find_items(graph: Graph) -> list[Item]:
+    """Everything that kernels of ours compute, in execution order."""
+    items: list[Item] = []
+    maps: set[str] = set()
+    taken: set[int] = set()
+    for node in list(graph.nodes):
+        if id(node) in taken:
+            continue
+        item = _find(graph, node, maps)
+        if item is None:
+            continue
+        items.append(item)
+        taken |= {id(n) for n in item.nodes}
+        if item.is_map:
+            maps.add(item.chain.output)
+    return items
+
+
+def _find(graph: Graph, node: onnx.NodeProto, maps: set[str]) -> Item | None:
+    finder = _FINDERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if finder is None:
+        start = next((name for name in node.input if name in maps), None)
+        return anchors.find_elementwise(graph, node, start) if start else None
+    # Joins and pooling of maps that are not ours would have to be brought into our layout first.
+    if finder in (anchors.find_mix, anchors.find_pooling) and maps.isdisjoint(node.input):
+        return None
+    try:
+        return finder(graph, node)
+    except ValueError:
+        return None  # windows that do not fit: whoever builds the graph reports them

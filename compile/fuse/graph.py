@@ -1,0 +1,176 @@
+"""An ONNX graph that passes can look through and change: who makes a value, who reads it, what is
+known of it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compile.folding import fold
+from compile.graph import node_label, node_reads
+from compile.kernels.layout import Array
+from compile.values import array_of
+
+# Weights stay out of folding when a node would blow them up beyond this (Expand, Tile, …).
+_MAX_FOLDED_BYTES = 64 << 20
+
+
+class Graph:
+    """The top-level graph of a model whose shapes are numbers; nodes are in execution order."""
+
+    def __init__(self, model: onnx.ModelProto, base_dir: Path | None = None) -> None:
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        self._model = model
+        self._opsets = {o.domain: o.version for o in model.opset_import}
+        self.nodes = list(model.graph.node)
+        self.constants = {t.name: array_of(t, base_dir) for t in model.graph.initializer}
+        self.outputs = [o.name for o in model.graph.output]
+        self._types: dict[str, tuple[int, tuple[int, ...] | None]] = {}
+        self._readers: dict[str, list[onnx.NodeProto]] | None = None
+        self._makers: dict[str, onnx.NodeProto] | None = None
+        self._fold()
+        self._infer()
+
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return int(self._opsets.get("", self._opsets.get("ai.onnx", 1)))
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The static shape of a value; None when it has none."""
+        if name in self.constants:
+            return tuple(self.constants[name].shape)
+        return self._types.get(name, (0, None))[1]
+
+    def is_float(self, name: str) -> bool:
+        """Whether the value is float32."""
+        if name in self.constants:
+            return bool(self.constants[name].dtype == np.float32)
+        return bool(self._types.get(name, (0, None))[0] == onnx.TensorProto.FLOAT)
+
+    def maker(self, name: str) -> onnx.NodeProto | None:
+        """The node that computes a value."""
+        if self._makers is None:
+            self._makers = {o: node for node in self.nodes for o in node.output if o}
+        return self._makers.get(name)
+
+    def readers(self, name: str) -> list[onnx.NodeProto]:
+        """The nodes that read a value, one entry per use."""
+        if self._readers is None:
+            self._readers = {}
+            for node in self.nodes:
+                for read in node_reads(node):
+                    self._readers.setdefault(read, []).append(node)
+        return self._readers.get(name, [])
+
+    def sole_reader(self, name: str) -> onnx.NodeProto | None:
+        """The one node that reads a value once, if nobody else does and it is no output."""
+        readers = self.readers(name)
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+
+    def attribute(self, node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+        """An attribute's value; text as str."""
+        for attribute in node.attribute:
+            if attribute.name == name:
+                value = onnx.helper.get_attribute_value(attribute)
+                return value.decode() if isinstance(value, bytes) else value
+        return default
+
+    def replace(self, old: Iterable[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
+        """Put `new` nodes in the place of the last of `old`."""
+        gone = [id(node) for node in old]
+        last = max(i for i, node in enumerate(self.nodes) if id(node) in gone)
+        kept_before = [n for n in self.nodes[: last + 1] if id(n) not in gone]
+        self.nodes = [*kept_before, *new, *self.nodes[last + 1 :]]
+        self._readers = self._makers = None
+
+    def declare(self, name: str, shape: tuple[int, ...]) -> str:
+        """Make a float32 value known; returns its name."""
+        self._types[name] = (onnx.TensorProto.FLOAT, shape)
+        return name
+
+    def add_constant(self, name: str, values: Array) -> str:
+        """A new constant under a name that is not taken; returns the name."""
+        unique, number = name, 1
+        while unique in self.constants or unique in self._types:
+            number += 1
+            unique = f"{name}#{number}"
+        self.constants[unique] = values
+        return unique
+
+    def to_model(self, domains: Iterable[str]) -> onnx.ModelProto:
+        """The model as it now is, with opset entries for the private `domains`."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
+        model.graph.node.extend(_in_order(self.nodes))
+        used = {read for node in self.nodes for read in node_reads(node)} | set(self.outputs)
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+            for name, array in self.constants.items()
+            if name in used
+        )
+        made = {o for node in self.nodes for o in node.output if o} - set(self.outputs)
+        model.graph.value_info.extend(
+            onnx.helper.make_tensor_value_info(name, kind, shape)
+            for name, (kind, shape) in self._types.items()
+            if name in made and kind
+        )
+        model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in domains)
+        return model
+
+    def _fold(self) -> None:
+        """Nodes whose inputs are all constants become constants; what only hands on goes away."""
+        renamed: dict[str, str] = {}
+        kept = []
+        for node in self.nodes:
+            for i, name in enumerate(node.input):
+                node.input[i] = renamed.get(name, name)
+            if node.op_type == "Identity" and node.output[0] not in self.outputs:
+                renamed[node.output[0]] = node.input[0]
+            elif not self._fold_node(node):
+                kept.append(node)
+        self.nodes = kept
+
+    def _fold_node(self, node: onnx.NodeProto) -> bool:
+        known = all(not name or name in self.constants for name in node.input)
+        if not known or any(a.type == a.GRAPH for a in node.attribute):
+            return False
+        if node.op_type.startswith("Random") or any(o in self.outputs for o in node.output):
+            return False
+        values = fold(node, [self.constants.get(name) for name in node.input], self._opsets)
+        if values is None or sum(value.nbytes for value in values) > _MAX_FOLDED_BYTES:
+            return False
+        self.constants |= {n: v for n, v in zip(node.output, values, strict=True) if n}
+        return True
+
+    def _infer(self) -> None:
+        model = self.to_model(())
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        for value in [*inferred.input, *inferred.value_info, *inferred.output]:
+            tensor = value.type.tensor_type
+            dims = tensor.shape.dim
+            known = tensor.HasField("shape") and all(d.HasField("dim_value") for d in dims)
+            shape = tuple(d.dim_value for d in dims) if known else None
+            self._types[value.name] = (tensor.elem_type, shape)
+
+
+def _in_order(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Nodes after the nodes they read from, else in the given order."""
+    made = {o for node in nodes for o in node.output if o}
+    done: set[str] = set()
+    result, waiting = [], list(nodes)
+    while waiting:
+        later = []
+        for node in waiting:
+            if any(read in made and read not in done for read in node_reads(node)):
+                later.append(node)
+            else:
+                result.append(node)
+                done |= set(node.output)
+        if len(later) == len(waiting):
+            raise ValueError(f"the graph has a cycle through {node_label(later[0])}")
+        waiting = later
+    return result

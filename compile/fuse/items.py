@@ -1,0 +1,56 @@
+"""What the fuser found to be done by kernels of its own, before layouts are chosen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx
+
+from compile.fuse.graph import Graph
+from compile.fuse.steps import Chain
+from compile.kernels.layout import BLOCKED, NCHW, Array, MapShape
+
+DOMAIN = "ai.modeld"
+
+
+@dataclass
+class Item:
+    """A kernel to be: the nodes it replaces and the maps it reads.
+
+    `needs_blocked` says that the maps it reads must be blocked (else NCHW will do too), and
+    `writes` which layouts it can write. `build(in_layouts, out_layout)` gives the kernel's
+    operator name and its description as attribute texts.
+    """
+
+    anchor: onnx.NodeProto
+    chain: Chain
+    maps: list[str]
+    needs_blocked: bool
+    writes: tuple[str, ...]
+    build: Callable[[list[str], str], tuple[str, dict[str, object]]]
+    weights: list[tuple[str, Array]] = field(default_factory=list)
+    is_map: bool = True
+
+    @property
+    def nodes(self) -> list[onnx.NodeProto]:
+        """All nodes that the kernel replaces."""
+        return [self.anchor, *self.chain.nodes]
+
+
+def map_shape(graph: Graph, name: str) -> MapShape | None:
+    """The shape of a float32 value of rank 4 without empty axes; None when it is none."""
+    shape = graph.shape(name)
+    if shape is None or len(shape) != 4 or not graph.is_float(name) or 0 in shape:
+        return None
+    return MapShape(*shape)
+
+
+def start_chain(graph: Graph, node: onnx.NodeProto, channel_axis: int = 3) -> Chain | None:
+    """A chain from the node's first output; None when its shape is unknown."""
+    name = node.output[0]
+    shape = graph.shape(name)
+    if shape is None or not graph.is_float(name) or 0 in shape or len(node.output) != 1:
+        return None
+    return Chain(name, shape, channel_axis, nodes=[])
+
+
+LAYOUTS_OF_MAPS = (BLOCKED, NCHW)

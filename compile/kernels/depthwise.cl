@@ -1,0 +1,48 @@
+// Depthwise convolution: each channel has its own kernel. A work-item computes SPAN tiles of one
+// output row of 16 channels; a tile is PIXELS neighbouring outputs. Map in and out are blocked.
+
+INLINE void tile(__global float *restrict out, __global const float *restrict in,
+                 __global const float *restrict weights PARAMETERS, const int base, const int row,
+                 const int block, const int column, const int checked) {
+  float16 sum[PIXELS];
+#pragma unroll
+  for (int p = 0; p < PIXELS; p++) sum[p] = (float16)(0.0f);
+
+  for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
+    const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
+    if (y < 0 || y >= IN_HEIGHT) continue;
+#pragma unroll
+    for (int kx = 0; kx < KERNEL_WIDTH; kx++) {
+      const float16 w = vload16(ky * KERNEL_WIDTH + kx, weights);
+#pragma unroll
+      for (int p = 0; p < PIXELS; p++) {
+        const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
+        if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
+        sum[p] = fma(vload16(y * IN_WIDTH + x, in), w, sum[p]);
+      }
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < PIXELS; p++) {
+    if (checked && column + p >= OUT_WIDTH) continue;
+    const int at = base + (row * OUT_WIDTH + column + p) * 16;
+    float16 v = sum[p];
+#define LOAD_CHANNEL(array) vload16(block, array)
+#define LOAD_TENSOR(array) vload16(0, array + at)
+    EPILOGUE
+    vstore16(v, 0, out + at);
+  }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
+    __global float *restrict out, __global const float *restrict in,
+    __global const float *restrict weights PARAMETERS) {
+  const int row = get_global_id(1), map = get_global_id(2), block = map % CHANNEL_BLOCKS;
+  in += IN_OFFSET + (map / CHANNEL_BLOCKS) * IN_BATCH + block * IN_BLOCK;
+  weights += block * KERNEL_HEIGHT * KERNEL_WIDTH * 16;
+  const int base = map * OUT_BLOCK;
+  const int first = get_global_id(0) * SPAN;
+  for (int t = first; t < min(first + SPAN, TILES); t++) {
+    DISPATCH
+  }
+}

@@ -1,0 +1,77 @@
+"""An OpenCL kernel written by hand as a node of the tinygrad graph."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tinygrad import Tensor, dtypes
+from tinygrad.device import Device
+from tinygrad.renderer import Estimates
+from tinygrad.uop.ops import KernelInfo, Ops, ProgramInfo, UOp
+
+from compile.attribution import LABEL_PREFIX
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A program with one kernel: OpenCL C, its name and the work-items it is launched with.
+
+    `local_size` is (1, 1, 1) for kernels whose work-items are whole tiles. `macs` are the
+    multiply-accumulates by the definition of the ONNX node.
+    """
+
+    name: str
+    source: str
+    global_size: tuple[int, int, int]
+    local_size: tuple[int, int, int] = (1, 1, 1)
+    macs: int = 0
+
+
+@cache
+def template(name: str) -> str:
+    """The text of a template file of this package."""
+    return (Path(__file__).parent / f"{name}.cl").read_text()
+
+
+def defines(values: dict[str, int | str]) -> str:
+    """One `#define` line per value, in the given order."""
+    return "".join(f"#define {name} {value}\n" for name, value in values.items())
+
+
+def launch(
+    kernel: Kernel, outputs: Sequence[tuple[int, ...]], inputs: Sequence[Tensor], label: str
+) -> tuple[Tensor, ...]:
+    """New float32 tensors of the shapes `outputs`, written by `kernel`.
+
+    The kernel's parameters are the outputs, then the inputs. Global sizes count work-items and
+    are multiples of the local size. `label` holds the names of the ONNX nodes, one a line.
+    """
+    groups = tuple(
+        whole // local for whole, local in zip(kernel.global_size, kernel.local_size, strict=True)
+    )
+    count = len(outputs)
+
+    def program(*buffers: UOp) -> UOp:
+        sink = UOp.sink(
+            *[b.base for b in buffers],
+            arg=KernelInfo(name=LABEL_PREFIX + label, estimates=Estimates(ops=2 * kernel.macs)),
+        )
+        info = ProgramInfo(
+            name=kernel.name,
+            global_size=groups,
+            local_size=kernel.local_size,
+            globals=tuple(range(len(buffers))),
+            outs=tuple(range(count)),
+            ins=tuple(range(count, len(buffers))),
+            target=Device.default.renderer.target,
+        )
+        source = UOp(Ops.SOURCE, arg=kernel.source)
+        binary = UOp(Ops.BINARY, arg=kernel.source.encode())
+        lines = UOp(Ops.LINEAR, src=(*sink.src, sink))
+        return UOp(Ops.PROGRAM, src=(sink, lines, source, binary), arg=info)
+
+    fresh = [Tensor.empty(*shape, dtype=dtypes.float32) for shape in outputs]
+    placed = [tensor.contiguous() for tensor in inputs]
+    results: list[Tensor] = fresh[0].custom_kernel(*fresh[1:], *placed, fxn=program)
+    return tuple(results[:count])

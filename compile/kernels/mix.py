@@ -1,0 +1,100 @@
+"""Concatenation and choice of channels, and the way into the blocked layout: channels of several
+maps, in any order, become the channels of one blocked map."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compile.kernels import epilogue
+from compile.kernels.launch import Kernel, defines
+from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
+
+_MIN_PIXELS = 64
+
+
+@dataclass(frozen=True)
+class Source:
+    """Channels [start, stop) of a map of the output's size."""
+
+    map: MapShape
+    layout: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The channels of all `sources`, one after the other, and then the `steps`."""
+
+    sources: tuple[Source, ...]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def out_map(self) -> MapShape:
+        """The map that is written."""
+        first = self.sources[0].map
+        channels = sum(source.stop - source.start for source in self.sources)
+        return MapShape(first.batch, channels, first.height, first.width)
+
+
+def render(mix: Mix) -> Kernel:
+    """The kernel for `mix`; parameters are output, one input per source, the steps' operands."""
+    out = mix.out_map
+    blocks = blocks_of(out.channels)
+    picks = [(n, c) for n, s in enumerate(mix.sources) for c in range(s.start, s.stop)]
+    cases = "\n".join(
+        f"    case {block}: {_block_loop(mix, picks[block * LANES :][:LANES], block)} break;"
+        for block in range(blocks)
+    )
+    inputs = ", ".join(f"__global const float *restrict in{n}" for n in range(len(mix.sources)))
+    offsets = "\n".join(
+        f"  in{n} += batch * {source.map.strides(source.layout)['BATCH']};"
+        for n, source in enumerate(mix.sources)
+    )
+    span = min(out.pixels, max(_MIN_PIXELS, ceil_div(out.pixels, 8)))
+    name = f"mix_{out.channels}_{out.height}x{out.width}"
+    source = epilogue.render(mix.steps) + defines(
+        {
+            "LOAD_CHANNEL(array)": "vload16(block, array)",
+            "LOAD_TENSOR(array)": "vload16(0, array + base + p * 16)",
+        }
+    )
+    source += f"""
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
+    __global float *restrict out, {inputs} PARAMETERS) {{
+  const int block = get_global_id(1), batch = get_global_id(2);
+  const int first = get_global_id(0) * {span}, last = min(first + {span}, {out.pixels});
+  const int base = (batch * {blocks} + block) * {out.pixels * LANES};
+{offsets}
+  switch (block) {{
+{cases}
+  }}
+}}
+"""
+    return Kernel(name, source, (ceil_div(out.pixels, span), blocks, out.batch))
+
+
+def _block_loop(mix: Mix, picks: Sequence[tuple[int, int]], block: int) -> str:
+    return (
+        "for (int p = first; p < last; p++) { "
+        f"float16 v = {_vector(mix, picks)}; EPILOGUE vstore16(v, 0, out + base + p * 16); }}"
+    )
+
+
+def _vector(mix: Mix, picks: Sequence[tuple[int, int]]) -> str:
+    """The 16 channels of a pixel: one load where they are neighbours in memory."""
+    first_source, first_channel = picks[0]
+    source = mix.sources[first_source]
+    last = first_channel + len(picks) - 1
+    together = picks[-1] == (first_source, last) and first_channel % LANES == 0
+    if together and source.layout == BLOCKED:
+        return f"vload16(0, {_address(mix, first_source, first_channel)})"
+    lanes = [f"*({_address(mix, n, channel)})" for n, channel in picks]
+    lanes += ["0.0f"] * (LANES - len(picks))
+    return f"(float16)({', '.join(lanes)})"
+
+
+def _address(mix: Mix, n: int, channel: int) -> str:
+    source = mix.sources[n]
+    strides = source.map.strides(source.layout)
+    offset = channel // LANES * strides["BLOCK"] + channel % LANES * strides["CHANNEL"]
+    return f"in{n} + {offset} + p * {strides['PIXEL']}"

@@ -1,0 +1,68 @@
+"""The operators of the private domain: each puts one of our kernels into the tinygrad graph."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinygrad import Tensor
+
+from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool
+from compile.kernels.launch import launch
+from compile.kernels.layout import BLOCKED
+from compile.kernels.spec import decode
+from compile.ops.registry import Context, Op
+
+DOMAIN = "ai.modeld"
+
+
+def _convolution(
+    *inputs: Tensor, spec: str, tile: Sequence[int], shape: Sequence[int] = (), context: Context
+) -> Tensor:
+    described = decode(conv.Convolution, spec)
+    kernel = conv.render(described, conv.Tile(*tile))
+    out = tuple(shape) or described.out_map.stored(described.out_layout)
+    return launch(kernel, [out], inputs, context.label)[0]
+
+
+def _depthwise(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+    described = decode(conv.Convolution, spec)
+    kernel = depthwise.render(described, conv.Tile(*tile))
+    return launch(kernel, [described.out_map.stored(BLOCKED)], inputs, context.label)[0]
+
+
+def _dense(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
+    kernel = gemv.render([decode(gemv.Product, spec)])
+    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
+
+
+def _elementwise(*inputs: Tensor, spec: str, context: Context) -> Tensor:
+    described = decode(elementwise.Elementwise, spec)
+    return launch(elementwise.render(described), [described.shape], inputs, context.label)[0]
+
+
+def _pool(*inputs: Tensor, spec: str, context: Context) -> Tensor:
+    described = decode(pool.Pooling, spec)
+    out = described.out_map.stored(BLOCKED)
+    return launch(pool.render(described), [out], inputs, context.label)[0]
+
+
+def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
+    described = decode(mix.Mix, spec)
+    out = described.out_map.stored(BLOCKED)
+    return launch(mix.render(described), [out], inputs, context.label)[0]
+
+
+def _from_blocked(x: Tensor, channels: int) -> Tensor:
+    batch, blocks, height, width, lanes = x.shape
+    planes: Any = x.permute(0, 1, 4, 2, 3).reshape(batch, blocks * lanes, height, width)
+    return planes.shrink(((0, batch), (0, channels), (0, height), (0, width)))
+
+
+OPS = (
+    Op("Convolution", _convolution, domain=DOMAIN, context=True),
+    Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
+    Op("Dense", _dense, domain=DOMAIN, context=True),
+    Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
+    Op("Pool", _pool, domain=DOMAIN, context=True),
+    Op("Mix", _mix, domain=DOMAIN, context=True),
+    Op("FromBlocked", _from_blocked, domain=DOMAIN),
+)
