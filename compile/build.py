@@ -78,8 +78,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         seed: random_inputs(inputs, seed, request.reference_inputs if n == 0 else None)
         for n, seed in enumerate(SEEDS)
     }
-    progress.stage("building and running the graph")
-    traced = _trace(imported, request, samples[SEEDS[0]])
+    progress.stage("compiling kernels")
+    traced = _trace(imported, request, samples[SEEDS[0]], progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
@@ -163,18 +163,26 @@ def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
     return [tensor for tensor in declared if tensor.name not in request.constants]
 
 
-def _trace(imported: ImportedModel, request: BuildRequest, inputs: Mapping[str, Array]) -> _Traced:
+def _trace(
+    imported: ImportedModel,
+    request: BuildRequest,
+    inputs: Mapping[str, Array],
+    progress: Progress,
+) -> _Traced:
     runner = GraphRunner(imported.model, base_dir=imported.base_dir, frozen=dict(request.constants))
 
     def function(tensors: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         return materialize(runner(tensors))
 
     tensors = {name: device_tensor(array) for name, array in inputs.items()}
+    # Puts the constants on the device. The result is dropped: equal expressions are one object in
+    # tinygrad, and the capture would replace those of an eager run by buffers that hold nothing.
+    function(tensors)
+    names = {id(tensor.uop.base): name for name, tensor in runner.constants.named}
+    captured = CapturedRun(function, tensors, names, progress.advance)
     outputs = function(tensors)
     DeviceTensor.realize(*outputs.values())
     eager = {name: tensor.numpy() for name, tensor in outputs.items()}
-    names = {id(tensor.uop.base): name for name, tensor in runner.constants.named}
-    captured = CapturedRun(function, tensors, names)
     shapes = {name: (array.shape, array.dtype.name) for name, array in eager.items()}
     return _Traced(eager, captured, shapes)
 

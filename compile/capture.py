@@ -5,6 +5,7 @@ out names every storage by its role and every launch by its source, so that memo
 and the list replayed without tinygrad.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ from modeld.errors import ModeldError
 from modeld.manifest import Image
 
 Array = npt.NDArray[np.generic]
+# Enough for every core to have work until the end, few enough to tell how long it takes.
+_COMPILED_AT_ONCE = 4 * (os.cpu_count() or 1)
+
 GraphFunction = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
@@ -99,12 +103,17 @@ class CapturedRun:
     """A captured function that can be described and, for the check, run by tinygrad."""
 
     def __init__(
-        self, function: GraphFunction, inputs: Mapping[str, Tensor], names: Mapping[int, str]
+        self,
+        function: GraphFunction,
+        inputs: Mapping[str, Tensor],
+        names: Mapping[int, str],
+        on_compiled: Callable[[int, int], None],
     ) -> None:
         """Capture `function` called with realized `inputs`.
 
-        `names` gives the name of each constant by the id of its buffer's UOp.
-        Raises ModeldError when a part of it would not run as an OpenCL kernel.
+        `names` gives the name of each constant by the id of its buffer's UOp; `on_compiled` is
+        told (kernels done, kernels in all). Raises ModeldError when a part of it would not run as
+        an OpenCL kernel.
         """
         self._input_names = sorted(inputs)
         buffers = [inputs[name].uop.base for name in self._input_names]
@@ -114,7 +123,7 @@ class CapturedRun:
             for slot, buffer in enumerate(buffers)
         }
         # The launches must name their inputs and not hold them, as tinygrad's own JIT does.
-        compiled = lower_and_compile(schedule.substitute(slots, walk=True))
+        compiled = _compile(schedule.substitute(slots, walk=True), on_compiled)
         outputs = {tensor.uop.base for tensor in self._outputs.values()}
         constant, self._linear = _split_constant(compiled, outputs)
         run_linear(constant, {}, jit=True)
@@ -162,6 +171,15 @@ def _record(function: GraphFunction, inputs: Mapping[str, Tensor]) -> tuple[dict
     finally:
         capturing.clear()
     return outputs, UOp(Ops.LINEAR, src=tuple(recorder.calls))
+
+
+def _compile(linear: UOp, on_compiled: Callable[[int, int], None]) -> UOp:
+    """`linear` with its kernels generated, a few at a time on all cores so that one can watch."""
+    kernels = list({call.src[0].key: call for call in linear.src}.values())
+    for start in range(0, len(kernels), _COMPILED_AT_ONCE):
+        on_compiled(start, len(kernels))
+        lower_and_compile(UOp(Ops.LINEAR, src=tuple(kernels[start : start + _COMPILED_AT_ONCE])))
+    return lower_and_compile(linear)
 
 
 def _split_constant(linear: UOp, outputs: set[UOp]) -> tuple[UOp, UOp]:

@@ -12,6 +12,9 @@ class Progress(Protocol):
     def stage(self, name: str) -> None:
         """A stage begins; the one before it has ended."""
 
+    def advance(self, done: int, total: int) -> None:
+        """`done` of `total` parts of the present stage are finished."""
+
     def note(self, text: str) -> None:
         """Something worth knowing about the present stage."""
 
@@ -23,6 +26,9 @@ class Silent:
     """No progress at all, for use as a library."""
 
     def stage(self, name: str) -> None:
+        """Nothing is shown."""
+
+    def advance(self, done: int, total: int) -> None:
         """Nothing is shown."""
 
     def note(self, text: str) -> None:
@@ -46,14 +52,23 @@ class StderrProgress:
         self._clock = clock
         self._begun = self._started = clock()
         self._number = 0
+        self._name = ""
 
     def stage(self, name: str) -> None:
         """Show that stage `name` begins."""
         self._finish()
         self._number += 1
+        self._name = name
         self._started = self._clock()
-        self._stream.write(f"[{self._number}/{self._stages}] {name} ")
-        self._stream.flush()
+        self._show()
+
+    def advance(self, done: int, total: int) -> None:
+        """Show the count, and on a terminal how long the rest will take."""
+        if not self._stream.isatty():
+            return
+        elapsed = self._clock() - self._started
+        rest = f", about {elapsed / done * (total - done):.0f} s left" if done else ""
+        self._show(f"{done} of {total}{rest} ")
 
     def note(self, text: str) -> None:
         """Show `text` on the stage's line."""
@@ -69,6 +84,12 @@ class StderrProgress:
         """Close the line of the stage that failed; the error follows."""
         if self._number:
             self._stream.write("failed\n")
+
+    def _show(self, details: str = "") -> None:
+        # Back to the start of the line and clear it, where there is a line to rewrite.
+        start = "\r\x1b[K" if details else ""
+        self._stream.write(f"{start}[{self._number}/{self._stages}] {self._name} {details}")
+        self._stream.flush()
 
     def _finish(self) -> None:
         if self._number:

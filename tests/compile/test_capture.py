@@ -19,7 +19,9 @@ def device() -> None:
 def capture(function, **inputs: np.ndarray) -> CapturedRun:  # type: ignore[no-untyped-def]
     tensors = {name: device_tensor(array) for name, array in inputs.items()}
     Tensor.realize(*materialize(function(tensors)).values())
-    return CapturedRun(lambda given: materialize(function(given)), tensors, {})
+    return CapturedRun(
+        lambda given: materialize(function(given)), tensors, {}, lambda done, total: None
+    )
 
 
 def test_launches_name_their_storages_by_role() -> None:

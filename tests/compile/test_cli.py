@@ -145,6 +145,26 @@ def test_progress_tells_stage_and_time() -> None:
     assert stream.getvalue() == "[1/2] first 1.5 s\n[2/2] second (a detail) failed\n"
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_estimates_the_rest_on_a_terminal() -> None:
+    now = iter([0.0, 0.0, 0.0, 2.0]).__next__
+    stream = Terminal()
+    progress = StderrProgress(1, stream, now)
+    progress.stage("kernels")
+    progress.advance(0, 40)
+    progress.advance(8, 40)
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert lines == [
+        "[1/1] kernels ",
+        "[1/1] kernels 0 of 40 ",
+        "[1/1] kernels 8 of 40, about 8 s left ",
+    ]
+
+
 def test_time_is_monotonic() -> None:
     stream = io.StringIO()
     progress = StderrProgress(1, stream, time.monotonic)
