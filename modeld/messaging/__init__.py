@@ -1,6 +1,6 @@
 """Messages in and out: one Event a message, over ZeroMQ at openpilot's ports."""
 
-from modeld.messaging.events import decode_event, enum_name, new_event
+from modeld.messaging.events import decode_event, enum_name, member_name, new_event
 from modeld.messaging.pub import PubMaster
 from modeld.messaging.sub import SubMaster
 from modeld.messaging.transport import Inbox, MergedTransport, Publisher, Transport
@@ -18,5 +18,6 @@ __all__ = [
     "ZmqTransport",
     "decode_event",
     "enum_name",
+    "member_name",
     "new_event",
 ]

@@ -3,6 +3,8 @@
 import difflib
 from typing import Any
 
+import capnp
+
 import msgschema
 from modeld.clock import Clock
 from modeld.errors import ModeldError
@@ -51,6 +53,14 @@ def decode_event(data: bytes) -> Any:
     """
     check_message(data)
     return next(iter(msgschema.load().Event.read_multiple_bytes(data, TRAVERSAL_LIMIT_WORDS)))
+
+
+def member_name(event: Any) -> str:
+    """The member that an Event reader carries, or `unknown` where the sender's schema is newer."""
+    try:
+        return str(event.which())
+    except capnp.KjException:
+        return "unknown"
 
 
 def enum_name(value: Any) -> str:

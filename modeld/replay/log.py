@@ -43,20 +43,30 @@ def read_messages(path: Path) -> Iterator[bytes]:
             start = end
 
 
-def read_events(path: Path) -> Iterator[Any]:
-    """Every message of the log, in order, as an Event reader; see `read_messages`.
+def read_records(path: Path) -> Iterator[tuple[bytes, Any]]:
+    """Every message of the log, in order, as its bytes and an Event reader; see `read_messages`.
 
-    Contents are not checked as a socket's are: a log that was tampered with can fail when a field
-    is read. Use `decode_event` on `read_messages` for a log that nobody vouches for.
+    Contents are not checked as a socket's are: in a log that was tampered with, reading a field
+    can raise capnp.KjException. Use `decode_event` on what nobody vouches for.
     """
     event = msgschema.load().Event
     for block, ends in _blocks(path):
         readers = event.read_multiple_bytes(block, TRAVERSAL_LIMIT_WORDS)
-        for _ in ends:
+        start = 0
+        for end in ends:
             try:
-                yield next(readers)
+                reader = next(readers)
             except capnp.KjException as error:
                 _log.warning("%s: left out a message (%s)", path, _first_line(error))
+            else:
+                yield block[start:end], reader
+            start = end
+
+
+def read_events(path: Path) -> Iterator[Any]:
+    """Every message of the log, in order, as an Event reader; see `read_records`."""
+    for _, event in read_records(path):
+        yield event
 
 
 class LogWriter:

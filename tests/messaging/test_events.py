@@ -5,7 +5,7 @@ import pytest
 import msgschema
 from modeld.errors import ModeldError
 from modeld.fakes.clock import FakeClock
-from modeld.messaging import decode_event, enum_name, new_event
+from modeld.messaging import decode_event, enum_name, member_name, new_event
 from modeld.messaging.events import empty_member
 from msgschema.services import SERVICES
 
@@ -89,3 +89,11 @@ def test_a_reader_outlives_the_reference_to_its_bytes() -> None:
 def test_a_bare_event_is_sound() -> None:
     # A member never set is a null pointer of the first member.
     assert decode_event(msgschema.load().Event.new_message().to_bytes()).which() == "initData"
+
+
+def test_a_member_from_a_newer_schema_has_a_name() -> None:
+    content = bytearray(msgschema.load().Event.new_message().to_bytes())
+    content[24:26] = (5000).to_bytes(2, "little")
+    event = next(msgschema.load().Event.read_multiple_bytes(bytes(content)))
+    assert member_name(event) == "unknown"
+    assert member_name(decode_event(new_event("modelV2", FakeClock()).to_bytes())) == "modelV2"
