@@ -25,6 +25,7 @@ from modeld.errors import ModeldError
 from modeld.guard import Answer, OutputGuard
 from modeld.health import Health, TurnTimes
 from modeld.manifest import Camera, Contract
+from modeld.messaging import enum_name
 from modeld.outputs import OutputParser
 from modeld.publish import MessageFiller, Turn, fill_camera_odometry, fill_driving_model_data
 from modeld.state import ModelInputs
@@ -193,7 +194,7 @@ class Daemon:
             return
         try:
             device, sensor = sub["deviceState"].deviceType, sub[self._camera_state].sensor
-            cameras = self._intrinsics(device_cameras(str(device), str(sensor)))
+            cameras = self._intrinsics(device_cameras(enum_name(device), enum_name(sensor)))
             angles = list(sub["extrinsicsCalibration"].rpyCalib)
             self._calibration.update(angles, *cameras, (main.layout.width, main.layout.height))
         except ModeldError as error:
