@@ -9,16 +9,19 @@ from compile.ops import (
     convolution,
     elementwise,
     gather,
+    learning,
     linear,
     movement,
+    nms,
     normalization,
     pooling,
+    quantize,
     recurrent,
     reduction,
     resize,
     sampling,
     sequence,
-    tinygrad_table,
+    signal,
 )
 from compile.ops.registry import OpTable, make_table
 
@@ -31,20 +34,22 @@ _FAMILIES = (
     convolution.OPS,
     elementwise.OPS,
     gather.OPS,
+    learning.OPS,
     linear.OPS,
     movement.OPS,
+    nms.OPS,
     normalization.OPS,
     pooling.OPS,
+    quantize.OPS,
     recurrent.OPS,
     reduction.OPS,
     resize.OPS,
     sampling.OPS,
     sequence.OPS,
+    signal.OPS,
 )
 
 
 def build_op_table() -> OpTable:
-    """Every operator: ours, then tinygrad's for the names that we do not have."""
-    ours = make_table(op for family in _FAMILIES for op in family)
-    theirs = make_table(op for op in tinygrad_table.OPS if op.key not in ours)
-    return theirs | ours
+    """Every operator of the compiler."""
+    return make_table(op for family in _FAMILIES for op in family)

@@ -98,6 +98,18 @@ def asinh(x: Tensor) -> Tensor:
     return (x < 0).where(-size, size)
 
 
+def not_above(x: Tensor, y: Tensor) -> Tensor:
+    """x <= y; False for NaN (tinygrad's <= is "not y < x", which NaN makes True)."""
+    return (x < y) | (x == y) if dtypes.is_float(x.dtype) else x <= y
+
+
+def _keep_nan(x: Tensor, y: Tensor, chosen: Tensor) -> Tensor:
+    """NaN where either is NaN; comparing alone would drop it from one side."""
+    if not dtypes.is_float(x.dtype):
+        return chosen
+    return x.isnan().where(x, y.isnan().where(y, chosen))
+
+
 def _variadic(combine: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     def combined(*xs: Tensor) -> Tensor:
         return reduce(combine, xs)
@@ -137,8 +149,8 @@ _BINARY: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor]], ...] = (
 
 # The others take no attributes and mean in every opset what the method does.
 _PLAIN: tuple[tuple[str, Callable[..., Any]], ...] = (
-    ("GreaterOrEqual", lambda x, y: x >= y),
-    ("LessOrEqual", lambda x, y: x <= y),
+    ("GreaterOrEqual", lambda x, y: not_above(y, x)),
+    ("LessOrEqual", lambda x, y: not_above(x, y)),
     ("Not", lambda x: x.logical_not()),
     ("Neg", lambda x: -x),
     ("Abs", lambda x: x.abs()),
@@ -165,8 +177,8 @@ _PLAIN: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("IsNaN", lambda x: x.isnan()),
     ("Where", lambda condition, x, y: condition.where(x, y)),
     ("Sum", _variadic(Tensor.add)),
-    ("Max", _variadic(Tensor.maximum)),
-    ("Min", _variadic(Tensor.minimum)),
+    ("Max", _variadic(lambda x, y: _keep_nan(x, y, x.maximum(y)))),
+    ("Min", _variadic(lambda x, y: _keep_nan(x, y, x.minimum(y)))),
     ("Mean", mean),
 )
 
