@@ -221,11 +221,12 @@ def test_implausible_inputs_are_counted_and_the_last_value_kept(
         ("tici", "ox03c10", (0, 0, 0), "frames are 1344x760 but .* 1928x1208"),
         ("mici", "os04c10", (0, float("nan"), 0), "not three finite numbers"),
         ("mici", "os04c10", (), "not three finite numbers"),
+        ("mici", 9, (0, 0, 0), r"unknown\(9\)"),  # a sensor newer than the schema
     ],
 )
 def test_unusable_calibration_is_counted_and_never_believed(
     device: str,
-    sensor: str,
+    sensor: str | int,
     rpy: tuple[float, ...],
     message: str,
     caplog: pytest.LogCaptureFixture,
