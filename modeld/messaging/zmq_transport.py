@@ -70,7 +70,10 @@ class ZmqTransport:
         return ZmqPublisher(socket)
 
     def inbox(self, services: Iterable[str], *, conflate: bool = True) -> "ZmqInbox":
-        """Connect to every name of each service; publishers may come later."""
+        """Connect to every name of each service; publishers may come later.
+
+        Raises ModeldError for a host that cannot be an address.
+        """
         sockets = {}
         for service in services:
             socket = self._socket(zmq.SUB)
@@ -81,7 +84,7 @@ class ZmqTransport:
             socket.set(zmq.MAXMSGSIZE, BIG)
             socket.subscribe(b"")
             for name in find_service(service).names:
-                socket.connect(f"tcp://{self._connect}:{port_of(name)}")
+                self._reach(socket, name)
             sockets[service] = socket
         return ZmqInbox(sockets, conflate=conflate)
 
@@ -90,6 +93,15 @@ class ZmqTransport:
         for socket in self._sockets:
             socket.close()
         self._context.term()
+
+    def _reach(self, socket: "zmq.Socket[bytes]", name: str) -> None:
+        address = f"tcp://{self._connect}:{port_of(name)}"
+        try:
+            socket.connect(address)
+        except zmq.ZMQError as error:
+            raise ModeldError(
+                f"cannot listen to {name} at {address} ({error}); give a host name or IP address"
+            ) from None
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)

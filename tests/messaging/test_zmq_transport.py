@@ -185,6 +185,14 @@ def test_an_address_that_is_not_ours_is_named() -> None:
         PubMaster(["modelV2"], transport, CLOCK)
 
 
+def test_a_host_that_is_none_is_named() -> None:
+    with (
+        ZmqTransport(connect="not a host") as transport,
+        pytest.raises(ModeldError, match=r"cannot listen to carState at tcp://not a host:9041"),
+    ):
+        transport.inbox(["carState"])
+
+
 def test_loopback_is_the_default() -> None:
     with ZmqTransport() as transport:
         assert (transport._bind, transport._connect) == ("127.0.0.1", "127.0.0.1")

@@ -134,7 +134,7 @@ def test_every_real_log_is_counted_whole(data_path: DataPath) -> None:
     folder = data_path("logs/process_replay")
     counts = {path.name: sum(1 for _ in read_events(path)) for path in folder.glob("*.bz2")}
     assert len(counts) == 11
-    assert counts.pop("segment_controlsd.bz2") == 24_068
+    assert counts.pop("segment_controlsd.bz2") == 24_049
     assert counts.pop("segment1_calibrationd.bz2") == 237
     assert counts.pop("segment5_calibrationd.bz2") == 241
     assert set(counts.values()) == {240}
