@@ -109,12 +109,14 @@ class _Bilinear:
         low_weight = np.rint((y - top) * _STEPS).astype(np.uint16)
         first = top * width + left
         steps, across, down = np.uint16(_STEPS), right_weight, low_weight
-        self._taps = (
+        taps = (
             (first, (steps - across) * (steps - down)),
             (first + 1, across * (steps - down)),
             (first + width, (steps - across) * down),
             (first + width + 1, across * down),
         )
+        # A camera of the clip's own geometry reads single pixels.
+        self._taps = [(index, weight) for index, weight in taps if weight.any()]
 
     def __call__(self, plane: Bytes) -> Bytes:
         source = plane.astype(np.uint16).ravel()

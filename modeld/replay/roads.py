@@ -1,10 +1,11 @@
 """The procedural road as a recording: two cameras, endless, with its truth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import numpy as np
 
+from modeld.calibration import Intrinsics
 from modeld.cameras.nv12 import venus_layout
 from modeld.constants import DT_MODEL, X_IDXS
 from modeld.errors import ModeldError
@@ -19,8 +20,9 @@ from modeld.replay.video import Bytes
 
 # A device of the usual kind, mounted as such devices are.
 _RPY, _HEIGHT = (0.0, 0.02, 0.0), 1.22
-# Luma pixels that share a value, each way: for looking at, and for keeping up with 20 Hz.
-FINE, FAST = 2, 8
+# Luma pixels that share a value, each way. Painting costs 3 microseconds a value: the finer one is
+# for looking at and for the network, the faster one for filling a second's frames of two cameras.
+FINE, FAST = 3, 8
 
 
 def parse_road(spec: str) -> int | None:
@@ -44,8 +46,7 @@ def open_road(
     Raises ModeldError for an unknown camera.
     """
     drive = Drive(seed, 1)
-    height = float(drive.scene["height"][0])
-    profile = device_profile(camera, _RPY, height, float(drive.speed[0]))
+    profile = road_profile(drive, camera)
     narrow, wide = profile.cameras.narrow, profile.cameras.wide
     recording = Recording(
         profile,
@@ -54,15 +55,21 @@ def open_road(
         visible=(0, 0, narrow.width, narrow.height),
         title=f"road:{seed}",
     )
-    return recording, _moments(drive, profile, coarse, first, buffers)
+    cameras = [narrow] if wide is None else [narrow, wide]
+    return recording, road_moments(drive, cameras, coarse, first, buffers)
 
 
-def _moments(
-    drive: Drive, profile: DeviceProfile, coarse: int, first: int, buffers: int
+def road_profile(drive: Drive, camera: str) -> DeviceProfile:
+    """The device that drives there; raises ModeldError for an unknown camera."""
+    return device_profile(camera, _RPY, float(drive.scene["height"][0]), float(drive.speed[0]))
+
+
+def road_moments(
+    drive: Drive, cameras: Sequence[Intrinsics], coarse: int, first: int, buffers: int
 ) -> Iterator[Moment]:
-    cameras = [c for c in (profile.cameras.narrow, profile.cameras.wide) if c is not None]
+    """What `cameras` (narrow, or narrow and wide, of one size) see of a drive, without end."""
     layout = venus_layout(cameras[0].width, cameras[0].height)
-    painters = [Painter(camera, profile.rpy, layout, coarse) for camera in cameras]
+    painters = [Painter(camera, _RPY, layout, coarse) for camera in cameras]
     ring = FrameRing(buffers * len(cameras), layout.bytes)
     for number in count():
         drive.step(DT_MODEL)

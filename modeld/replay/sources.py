@@ -4,7 +4,8 @@ A specification names one:
 
     drive.mp4            a video file, with its sidecar (see `sidecar`)
     pictures/            a folder of images in name order, with its sidecar
-    road, road:7         the procedural road, endless, with a seed
+    road, road:7         the procedural road with a seed; endless in lock-step, and because it is
+                         painted more slowly than it is driven, its first second repeated otherwise
     loop:SPEC            the first second of another source, kept in memory and repeated
 """
 
@@ -55,6 +56,7 @@ def open_source(
     looped = spec.startswith(_LOOP)
     spec = spec.removeprefix(_LOOP)
     seed = parse_road(spec)
+    looped |= seed is not None and rate_hz is not None
     # Repeated moments all stay, so none of their buffers may come back.
     buffers = max(RING_SIZE, _LOOP_MOMENTS if looped else 0)
     if seed is not None:
@@ -66,7 +68,6 @@ def open_source(
         span = slice(first, None if count is None else first + count)
         recording, moments = _open_clip(Path(spec), camera, sidecar, span, buffers)
     if looped:
-        # The road is painted more slowly than it is driven.
         moments = loop(moments, _LOOP_MOMENTS, ready=seed is not None)
         recording = replace(recording, total=None)
     close: Callable[[], None] = _nothing

@@ -83,10 +83,13 @@ def result_line(numbers: Mapping[str, Any], broken: Sequence[Violation]) -> str:
 
 def latency_table(numbers: Mapping[str, Any]) -> Table:
     """Percentiles of every stage in milliseconds."""
-    table = Table(box=box.SIMPLE_HEAD, title="latency in milliseconds", title_justify="left")
-    table.add_column("stage", style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, title="latency in milliseconds", title_justify="left", pad_edge=False
+    )
+    # The widths keep numbers whole on narrow terminals; the explanation gives way.
+    table.add_column("stage", style="bold", no_wrap=True, min_width=10)
     for column in _COLUMNS:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True, min_width=6)
     table.add_column("what", style="dim", no_wrap=True)
     latencies = numbers["latency_ms"]
     for name, meaning in _MEANING.items():
