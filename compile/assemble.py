@@ -56,6 +56,7 @@ class Parts:
     plan: MemoryPlan
     warps: Sequence[WarpProgram]
     known: Known
+    tuning_sha256: str
     digest: str
     tolerances: tuple[Tolerance, ...]
     errors: tuple[OutputError, ...]
@@ -79,7 +80,7 @@ def assemble(parts: Parts) -> tuple[Manifest, dict[str, bytes]]:
             tinygrad=importlib.metadata.version("tinygrad"),
             flags=dict(parts.flags),
             build_options=BUILD_OPTIONS,
-            tuning_sha256="",
+            tuning_sha256=parts.tuning_sha256,
         ),
         target=_target(parts.device, sources.values()),
         dtypes=_dtypes(parts.capture),

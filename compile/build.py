@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pyopencl as cl
 from tinygrad import Tensor as DeviceTensor
 
@@ -17,8 +18,12 @@ from compile.contract import declared_tensor, read_interface, recognise
 from compile.device import use_device
 from compile.emit import check_target, staged, write_artifact
 from compile.importer import ImportedModel, import_model
+from compile.kernels import kernel_ops
+from compile.kernels.select import own_kernels
 from compile.memory import plan_memory
 from compile.operators import check_operators, is_quantised
+from compile.ops import build_op_table
+from compile.ops.registry import make_table
 from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
@@ -58,6 +63,11 @@ class BuildRequest:
     name: str | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
     reference_inputs: Mapping[str, Array] = field(default_factory=dict)
+    # False: tinygrad's kernels alone.
+    tuned: bool = True
+    # A tuning file to read; with a budget it is brought up to date and written.
+    tuning: Path | None = None
+    tune_budget_s: float | None = None
 
 
 def build(request: BuildRequest, progress: Progress | None = None) -> str:
@@ -78,8 +88,11 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         seed: random_inputs(inputs, seed, request.reference_inputs if n == 0 else None)
         for n, seed in enumerate(SEEDS)
     }
+    kernels = own_kernels(
+        imported, device, request.tuned, request.tuning, request.tune_budget_s, progress
+    )
     progress.stage("compiling kernels")
-    traced = _trace(imported, request, samples[SEEDS[0]], progress)
+    traced = _trace(kernels.model, imported, request, samples[SEEDS[0]], progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
@@ -113,6 +126,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
             digest=_digest(known),
             tolerances=allowed,
             errors=errors,
+            tuning_sha256=kernels.tuning_sha256,
         )
     )
     with staged(request.out) as directory:
@@ -164,12 +178,18 @@ def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
 
 
 def _trace(
+    model: onnx.ModelProto,
     imported: ImportedModel,
     request: BuildRequest,
     inputs: Mapping[str, Array],
     progress: Progress,
 ) -> _Traced:
-    runner = GraphRunner(imported.model, base_dir=imported.base_dir, frozen=dict(request.constants))
+    runner = GraphRunner(
+        model,
+        base_dir=imported.base_dir,
+        frozen=dict(request.constants),
+        table=build_op_table() | make_table(kernel_ops()),
+    )
 
     def function(tensors: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         return materialize(runner(tensors))
@@ -275,6 +295,8 @@ def _digest(known: Known) -> str:
 
 def _flags(request: BuildRequest) -> dict[str, str]:
     flags = {f"dim {name}": str(value) for name, value in request.dims.items()}
+    if not request.tuned:
+        flags["tuned"] = "no"
     if request.cameras:
         flags["camera"] = " ".join(camera.name for camera in request.cameras)
     return flags

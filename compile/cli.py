@@ -74,6 +74,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE.safetensors",
         help="inputs by name for the first known run, where random ones are out of range",
     )
+    build.add_argument(
+        "--no-tuned", action="store_true", help="tinygrad's kernels alone, for comparison"
+    )
+    build.add_argument(
+        "--tuning",
+        type=Path,
+        metavar="FILE.json",
+        help="take the kernels' tiles from this tuning file (default: the one shipped for the "
+        "device, or an estimate)",
+    )
+    build.add_argument(
+        "--tune",
+        type=float,
+        nargs="?",
+        const=60.0,
+        metavar="SECONDS",
+        help="time tiles that the tuning file lacks on the device, at most this long (default "
+        "60), and write them to the file of --tuning",
+    )
     build.set_defaults(run=_build)
     _add_inspection(commands)
     _add_signing(commands)
@@ -203,6 +222,9 @@ def _build(args: argparse.Namespace) -> int:
         name=args.name,
         constants=load_constants(args.const),
         reference_inputs=load_arrays(args.reference_inputs) if args.reference_inputs else {},
+        tuned=not args.no_tuned,
+        tuning=args.tuning,
+        tune_budget_s=args.tune,
     )
     progress = StderrProgress(STAGES)
     try:

@@ -33,6 +33,9 @@ class Graph:
         self._makers: dict[str, onnx.NodeProto] | None = None
         self._fold()
         self._infer()
+        # Sizes of values are known now, and what is computed from them.
+        self._fold()
+        self._infer()
 
     def opset(self) -> int:
         """The version of ONNX's own operators."""
@@ -105,6 +108,10 @@ class Graph:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
+        # Before IR version 4 initializers were inputs too.
+        inputs = [i for i in model.graph.input if i.name not in self.constants]
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
         model.graph.node.extend(_in_order(self.nodes))
         used = {read for node in self.nodes for read in node_reads(node)} | set(self.outputs)
         model.graph.initializer.extend(
@@ -135,6 +142,11 @@ class Graph:
         self.nodes = kept
 
     def _fold_node(self, node: onnx.NodeProto) -> bool:
+        shape = self.shape(node.input[0]) if node.op_type == "Shape" else None
+        if shape is not None and node.output[0] not in self.outputs:
+            ends = self.attribute(node, "start", 0), self.attribute(node, "end", len(shape))
+            self.constants[node.output[0]] = np.array(shape[ends[0] : ends[1]], np.int64)
+            return True
         known = all(not name or name in self.constants for name in node.input)
         if not known or any(a.type == a.GRAPH for a in node.attribute):
             return False
