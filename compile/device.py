@@ -4,19 +4,15 @@ import ctypes
 
 import pyopencl as cl
 from tinygrad.device import Device
-from tinygrad.renderer.cstyle import OpenCLRenderer
+from tinygrad.runtime import ops_cl
 from tinygrad.runtime.autogen import opencl as tinygrad_cl
 from tinygrad.runtime.ops_cl import CLDevice
-from tinygrad.uop.ops import Ops
 
+from compile.renderer import QuotientRenderer
 from modeld.errors import ModeldError
 
-# A quotient is rounded once, as in ONNX and numpy; without this entry tinygrad multiplies by the
-# rounded reciprocal, which moves quantised values across a tie.
-OpenCLRenderer.code_for_op = {
-    **OpenCLRenderer.code_for_op,
-    Ops.FDIV: lambda a, b, dtype: f"({a}/{b})",
-}
+# tinygrad's device makes its renderer from this name.
+ops_cl.OpenCLRenderer = QuotientRenderer
 
 _used: list[cl.Device] = []
 
