@@ -94,6 +94,10 @@ class AtomicWords:
         """The word's value."""
         return self._load(self._addresses[index], _SEQ_CST)
 
+    def loader(self, index: int) -> Callable[[], int]:
+        """`load` of one word, for the paths that have to be quick."""
+        return functools.partial(self._load, self._addresses[index], _SEQ_CST)
+
     def store(self, index: int, value: int) -> None:
         """Replace the word's value."""
         self._store(self._addresses[index], value, _SEQ_CST)

@@ -1,5 +1,7 @@
 """The writing end of a ring."""
 
+from collections.abc import Callable
+
 from modeld.cameras.visionipc.ring import (
     LENGTH,
     LOW_32,
@@ -23,12 +25,15 @@ from modeld.errors import ModeldError
 class Publisher:
     """Writes records to one ring. A ring has one publisher: a newer one ends an older one.
 
+    `wake` is called with the id of each reader's thread after a record.
+
     Order of memory: readers of the area to be overwritten are invalidated first, then the
     record is written, then the position that covers it, each behind a fence; wake-ups last.
     """
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, wake: Callable[[int], None] = wake) -> None:
         self.ring = ring
+        self._wake = wake
         self._words = ring.words
         self._uid = new_uid()
         self._words.store(WRITER_UID, self._uid)
@@ -64,7 +69,7 @@ class Publisher:
         self.ring.write(offset, LENGTH.pack(len(payload)) + payload)
         self._advance(lap, offset + total)
         for index in range(self._reader_count()):
-            wake(self._words.load(READER_UID + index) & LOW_32)
+            self._wake(self._words.load(READER_UID + index) & LOW_32)
 
     def reader_count(self) -> int:
         """Registered readers, gone ones included that did not say so."""
@@ -97,7 +102,7 @@ class Publisher:
             self._words.store(READER_UID + index, 0)
         for thread in {uid & LOW_32 for uid in uids}:
             if survives_wakeup(thread):
-                wake(thread)
+                self._wake(thread)
 
     def _invalidate(self, start: int, end: int, lap: int) -> None:
         """Tell readers whose next record lies in the area, from an earlier lap, that it is lost."""

@@ -7,6 +7,7 @@ VisionBuf are the same in every build since 2022; builds with OpenCL in them (un
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from modeld.cameras.frame import FrameLayout
 from modeld.errors import ModeldError
@@ -43,12 +44,11 @@ class BufferRecord:
         return self.length + STAMP.size
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
-    """Announces the picture in buffer `index`; times are nanoseconds of CLOCK_MONOTONIC."""
+class Packet(NamedTuple):
+    """Announces the picture in a buffer; times are nanoseconds of CLOCK_MONOTONIC."""
 
     server: int
-    index: int
+    buffer: int
     frame_id: int
     timestamp_sof: int
     timestamp_eof: int
@@ -56,19 +56,12 @@ class Packet:
 
     def pack(self) -> bytes:
         """The packet's 48 bytes."""
-        return _PACKET.pack(
-            self.server,
-            self.index,
-            self.frame_id,
-            self.timestamp_sof,
-            self.timestamp_eof,
-            self.valid,
-        )
+        return _PACKET.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes) -> "Packet":
         """Read 48 bytes; any other number is a struct.error."""
-        return cls(*_PACKET.unpack(data))
+        return cls._make(_PACKET.unpack(data))
 
 
 def pack_records(records: tuple[BufferRecord, ...]) -> bytes:

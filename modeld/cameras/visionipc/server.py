@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from modeld.cameras.visionipc.records import (
     pack_records,
 )
 from modeld.cameras.visionipc.ring import Ring
+from modeld.cameras.visionipc.wakeup import wake
 from modeld.errors import ModeldError
 
 DEFAULT_BUFFERS = 18  # as many as camerad has for each stream
@@ -40,10 +42,12 @@ class VisionIpcServer:
     """Serves streams of pictures. Add the streams, `start` it, then `send` frames.
 
     A buffer is reused after `buffers` frames of its stream, whether it was read or not.
+    `wake` is called with the id of each reader's thread when a frame has been announced.
     """
 
-    def __init__(self, config: VisionIpcConfig) -> None:
+    def __init__(self, config: VisionIpcConfig, wake: Callable[[int], None] = wake) -> None:
         self._config = config
+        self._wake = wake
         self._id = secrets.randbits(64)
         self._streams: dict[int, _Stream] = {}
         self._listener: Listener | None = None
@@ -81,7 +85,7 @@ class VisionIpcServer:
             layout,
             Answer(pack_records(records), descriptors),
             map_buffers(records, descriptors),
-            Publisher(Ring.create(self._config.ring_path(stream))),
+            Publisher(Ring.create(self._config.ring_path(stream)), self._wake),
         )
 
     def start(self) -> None:

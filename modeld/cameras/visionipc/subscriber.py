@@ -44,6 +44,9 @@ class Subscriber:
         self._counters = counters
         self._slot = -1
         self._uid = 0
+        self._load_written = ring.words.loader(WRITE_POSITION)
+        self._load_uid = self._load_written
+        self._load_valid = self._load_written
         self._position = 0
         self._joined = False
 
@@ -55,9 +58,9 @@ class Subscriber:
         if not self.register():
             return None
         while True:
-            if not self._valid():
+            if not self._load_valid():
                 self._join()
-            read, written = self._position, self._words.load(WRITE_POSITION)
+            read, written = self._position, self._load_written()
             unread = unread_bytes(read, written, self.ring.segment)
             if unread is None:
                 self._restart("overrun", "this reader was a whole lap behind the writer")
@@ -70,7 +73,7 @@ class Subscriber:
 
     def register(self) -> bool:
         """Become a reader if this is none yet or none any more; False while no slot is free."""
-        if self._slot >= 0 and self._words.load(READER_UID + self._slot) == self._uid:
+        if self._slot >= 0 and self._load_uid() == self._uid:
             if self._uid & LOW_32 == threading.get_native_id():
                 return True
             expect_wakeups()
@@ -100,6 +103,8 @@ class Subscriber:
             )
             return False
         self._slot = slot
+        self._load_uid = self._words.loader(READER_UID + slot)
+        self._load_valid = self._words.loader(READER_VALID + slot)
         self._join()
         return True
 
@@ -155,13 +160,10 @@ class Subscriber:
         self.unread = unread_bytes(position, written, self.ring.segment) or 0
         return record
 
-    def _valid(self) -> bool:
-        return self._words.load(READER_VALID + self._slot) != 0
-
     def _valid_after_reading(self) -> bool:
         """Whether what was just copied was intact: writers invalidate before they overwrite."""
         self._words.fence()
-        return self._valid()
+        return self._load_valid() != 0
 
     def _move(self, position: int) -> None:
         self._position = position

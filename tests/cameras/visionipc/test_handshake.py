@@ -187,20 +187,25 @@ def test_a_slow_answer_is_kept_for(path: Path, keep: ExitStack) -> None:
     assert not question.pending
 
 
-def test_leaving_waits_for_the_answer_that_is_due(path: Path, keep: ExitStack) -> None:
+def test_leaving_waits_for_the_answer_that_is_due(
+    path: Path, keep: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = keep.enter_context(slow_server(path))
     question = Question(path, 7)
     assert question.poll(0) is None
-    sent: list[int] = []
+    waiting, sent, real_poll = threading.Event(), [], question.poll
+
+    def poll(timeout_s: float) -> Answer | None:
+        waiting.set()
+        return real_poll(timeout_s)
 
     def answer() -> None:
+        waiting.wait(10)
         with server.accept()[0] as client:
             client.recv(10)
-            read, write = os.pipe()
-            sent.append(socket.send_fds(client, [b"late"], [read]))
-            os.close(read)
-            os.close(write)
+            sent.append(client.send(b"late"))
 
+    monkeypatch.setattr(question, "poll", poll)
     thread = threading.Thread(target=answer)
     thread.start()
     question.close()
