@@ -71,6 +71,11 @@ def _operations() -> _Operations:
     return _Operations(load, store, compare_exchange, fence)
 
 
+def require_atomics() -> None:
+    """Raise ModeldError, with what to install, where there are no atomics."""
+    _operations()
+
+
 class AtomicWords:
     """The unsigned 64-bit words at the beginning of a shared mapping, by index.
 

@@ -40,6 +40,11 @@ class StreamCounters:
     id_back: int = 0  # frame ids that jumped back
     problem: str = field(default="", compare=False)
 
+    @property
+    def rejected(self) -> int:
+        """Packets and answers of which nothing could be used, and pictures that came too late."""
+        return self.corrupt + self.foreign + self.bad_reply + self.bad_index + self.overwritten
+
     def fault(self, kind: Fault, description: str) -> None:
         """Count a fault under the field `kind`; log the 1st, 2nd, 4th, 8th … of its kind."""
         count = getattr(self, kind) + 1

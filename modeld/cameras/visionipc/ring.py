@@ -113,7 +113,7 @@ class Ring:
         """Whether the path still leads to this file, and not to a newer one or to none."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(self._fd))
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def read(self, offset: int, count: int) -> bytes:

@@ -1,9 +1,11 @@
 """One camera's pictures, received from a camera server."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from modeld.cameras.frame import Frame, FrameLayout
+from modeld.cameras.visionipc.atomics import require_atomics
 from modeld.cameras.visionipc.buffers import PictureBuffer, map_buffers
 from modeld.cameras.visionipc.counters import Fault, StreamCounters
 from modeld.cameras.visionipc.handshake import Answer, Question
@@ -11,7 +13,7 @@ from modeld.cameras.visionipc.paths import STREAM_NAMES, VisionIpcConfig
 from modeld.cameras.visionipc.records import PACKET_BYTES, BufferRecord, Packet, unpack_records
 from modeld.cameras.visionipc.ring import LENGTH, Ring
 from modeld.cameras.visionipc.subscriber import Subscriber
-from modeld.cameras.visionipc.wakeup import wait_for_wakeup
+from modeld.cameras.visionipc.wakeup import require_wakeups, wait_for_wakeup
 from modeld.errors import ModeldError
 
 # Nobody wakes a reader whose slot was taken, or tells it of a new ring, so it looks this often.
@@ -28,7 +30,8 @@ class VisionIpcStream:
     Frames are views of the server's memory, valid until the next `receive`; a server reuses a
     buffer after as many frames as it has buffers. With `conflate` only the newest frame is
     taken. Use it from one thread. Faults of the server are counted, never raised.
-    `begin` is called once, before the first frame is waited for.
+    `begin` is called once, before the first frame is waited for. Raises ModeldError where the
+    system lacks what rings need.
     """
 
     def __init__(
@@ -38,6 +41,8 @@ class VisionIpcStream:
         conflate: bool,
         begin: Callable[[], object] | None = None,
     ) -> None:
+        require_atomics()
+        require_wakeups()
         name = STREAM_NAMES.get(stream, "unnamed")
         self.name = f"{config.server} stream {stream} ({name})"
         self.counters = StreamCounters()
@@ -90,7 +95,8 @@ class VisionIpcStream:
             if not self._buffers and self._connected(remaining):
                 continue
             if not self._wait(remaining):
-                self._check_ring()
+                with self._counted():
+                    self._check_ring()
                 return None
 
     def close(self) -> None:
@@ -113,15 +119,11 @@ class VisionIpcStream:
         """Whether there are buffers; asks for them, or waits a little for the answer."""
         if self._buffers or time.monotonic() < self._ask_at:
             return bool(self._buffers)
-        try:
+        with self._counted():
             answer = self._question.poll(min(remaining, LOOK_S))
             if answer is not None:
-                try:
+                with closing(answer):
                     self._accept(answer)
-                finally:
-                    answer.close()
-        except ModeldError as error:
-            self._fault("bad_reply", str(error))
         if not self._question.pending:
             self._ask_at = time.monotonic() + _ASK_AGAIN_S
         return bool(self._buffers)
@@ -240,6 +242,13 @@ class VisionIpcStream:
         record = LENGTH.size + PACKET_BYTES
         backlog = self._subscriber.unread // record if self._subscriber is not None else 0
         return backlog >= len(self._buffers)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except ModeldError as error:
+            self._fault("bad_reply", str(error))
 
     def _fault(self, kind: Fault, description: str) -> None:
         self.counters.fault(kind, description)

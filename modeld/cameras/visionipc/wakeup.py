@@ -41,6 +41,11 @@ def _tkill() -> Callable[[int, int], int]:
     return call
 
 
+def require_wakeups() -> None:
+    """Raise ModeldError on a CPU whose system calls are not known."""
+    _tkill()
+
+
 def wake(thread: int) -> None:
     """Wake the thread with this id; one that has gone is no error."""
     _tkill()(thread, signal.SIGUSR2)

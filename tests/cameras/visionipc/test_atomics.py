@@ -6,6 +6,8 @@ import pytest
 
 from modeld.cameras.visionipc import atomics
 from modeld.cameras.visionipc.atomics import AtomicWords
+from modeld.cameras.visionipc.paths import VisionIpcConfig
+from modeld.cameras.visionipc.stream import VisionIpcStream
 from modeld.errors import ModeldError
 
 
@@ -63,6 +65,15 @@ def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(atomics, "LIBRARY", "libatomic.so.999")
     with pytest.raises(ModeldError, match=r"libatomic\.so\.999 cannot be loaded .*libatomic1"):
         AtomicWords(mmap.mmap(-1, 4096), 1)
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_a_missing_library_is_told_when_a_stream_is_made(
+    monkeypatch: pytest.MonkeyPatch, config: VisionIpcConfig
+) -> None:
+    monkeypatch.setattr(atomics, "LIBRARY", "libatomic.so.999")
+    with pytest.raises(ModeldError, match="cannot be loaded"):
+        VisionIpcStream(config, 0, conflate=True)
 
 
 @pytest.mark.usefixtures("unloaded")

@@ -389,6 +389,20 @@ def test_a_replaced_ring_is_found(
     assert queue.counters.reconnected == 2
 
 
+def test_a_ring_that_cannot_be_opened_is_counted(
+    config: VisionIpcConfig, serve: Callable[..., VisionIpcServer], stream: Open
+) -> None:
+    server, queue = serve(), stream()
+    queue.connect(10)
+    config.ring_path(0).unlink()
+    config.ring_path(0).mkdir()
+    assert queue.receive(0) is None
+    assert faults(queue.counters) == {"bad_reply": 1}
+    assert "cannot be opened" in queue.counters.problem
+    server.send(0, picture(1))
+    assert shows(queue.receive(10)) == 1
+
+
 def test_evictions_cost_no_frame_and_no_slot(
     config: VisionIpcConfig, serve: Callable[..., VisionIpcServer], stream: Open
 ) -> None:
@@ -425,7 +439,7 @@ def test_faults_are_logged_at_powers_of_two(caplog: pytest.LogCaptureFixture) ->
         f"fault {number} (corrupt: {number})" for number in (1, 2, 4, 8)
     ]
     assert counters.problem == "fault 9"
-    assert counters.corrupt == 9
+    assert counters.corrupt == counters.rejected == 9
 
 
 @pytest.mark.parametrize("frame_id", [0, 1, 2**32 - 1])
