@@ -24,8 +24,9 @@ from modeld.replay.log import LogWriter
 from modeld.replay.movie import MovieWriter
 from modeld.replay.overlay import draw_overlay, frame_to_rgb, view_of
 from modeld.replay.replay import Replay, ReplayedTurn
+from modeld.replay.route import is_route
 from modeld.replay.scene import scene_of
-from modeld.replay.simulation import SimulatedDevice
+from modeld.replay.simulation import RecordedDevice
 from modeld.replay.sources import open_source
 from modeld.rig.latency import Histogram
 
@@ -33,7 +34,7 @@ from modeld.rig.latency import Histogram
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's flags."""
     parser.add_argument(
-        "source", metavar="SOURCE", help="a video, a folder of images, or road[:SEED]"
+        "source", metavar="SOURCE", help="a route, a video, a folder of images, or road[:SEED]"
     )
     options.add_artifact(parser, flag=True)
     parser.add_argument("--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2 or raw)")
@@ -66,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         raise ModeldError("--compare needs --out: the answers to compare are read from that log")
     config = Config() if args.config is None else load_config(args.config)
     executor = _executor(args)
-    camera = args.camera or _camera(executor.contract)
+    own = is_route(Path(args.source))  # a route knows its cameras
+    camera = args.camera or (None if own else _camera(executor.contract))
     console = Console(stderr=True)
     with closing(_open(args, camera)) as device:
         replay = Replay(executor, device, config)
@@ -75,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         dropped = replay.health.counts[Count.DROPS]
     if not answered:
         raise ModeldError(f"{args.source} gave no frame to answer")
-    _summary(console, args, answered, dropped, device.late, turn_times)
+    _summary(console, args, answered, dropped, turn_times)
+    for remark in device.remarks():
+        console.print(f"[yellow]{remark}[/]", highlight=False)
     if args.compare is None:
         return 0
     comparison = compare_logs(args.compare, args.out, args)
@@ -103,7 +107,7 @@ def _camera(contract: Contract) -> str:
     )
 
 
-def _open(args: argparse.Namespace, camera: str) -> SimulatedDevice:
+def _open(args: argparse.Namespace, camera: str | None) -> RecordedDevice:
     if args.from_frame < 0 or (args.frames is not None and args.frames < 1):
         raise ModeldError("--from-frame must be 0 or more, --frames 1 or more")
     rate_hz = None
@@ -130,11 +134,10 @@ def _play(
     args: argparse.Namespace,
     console: Console,
     replay: Replay,
-    device: SimulatedDevice,
+    device: RecordedDevice,
     turn_times: Histogram,
 ) -> int:
     answered = 0
-    view = view_of(device)
     with ExitStack() as stack:
         log = stack.enter_context(LogWriter(args.out)) if args.out else None
         movie = (
@@ -147,9 +150,9 @@ def _play(
                 turn_times.record(turn.times.published - turn.times.synced)
             _write(log, turn.messages)
             if movie is not None:
-                truth = device.last_moment.truth if device.last_moment else ()
+                view = view_of(device.recording)
                 picture = frame_to_rgb(turn.frame)
-                movie.add(draw_overlay(picture, scene_of(turn.answer), view, truth))
+                movie.add(draw_overlay(picture, scene_of(turn.answer), view, device.truth))
         _write(log, replay.closing())
     return answered
 
@@ -182,7 +185,6 @@ def _summary(
     args: argparse.Namespace,
     answered: int,
     dropped: int,
-    late: int,
     turn_times: Histogram,
 ) -> None:
     times = turn_times.summary_ms()
@@ -190,11 +192,6 @@ def _summary(
         ", ".join(f"{name} {times[name]:.1f}" for name in ("p50", "p99", "max")) if times else ""
     )
     console.print(f"{answered} frames answered, {dropped} dropped; turn {shown} ms")
-    if late and args.speed not in ("lockstep", "max"):
-        console.print(
-            f"[yellow]{late} frames were not ready in time: the source, not the model, "
-            "is too slow for this speed[/]"
-        )
     for path in (args.out, args.overlay):
         if path is not None:
             console.print(f"{path}")

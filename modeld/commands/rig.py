@@ -110,7 +110,7 @@ def daemon_arguments(args: argparse.Namespace) -> list[str]:
     digest = options.open_trusted(args).digest
     arguments = ["--artifact", str(args.artifact), "--pin", digest, "--source", args.source]
     arguments += ["--rate", str(args.rate)]
-    for flag in ("camera", "device", "cache", "config", "bind"):
+    for flag in ("camera", "sidecar", "device", "cache", "config", "bind"):
         if (value := getattr(args, flag)) is not None:
             arguments += [f"--{flag}", str(value)]
     for flag in ("trust", "allow"):

@@ -39,7 +39,7 @@ from modeld.verdict import Reason, judge_target, verdict
 from modeld.warmup import warm_up
 
 if TYPE_CHECKING:  # files are decoded only by those who ask for it
-    from modeld.replay.simulation import SimulatedDevice
+    from modeld.replay.simulation import RecordedDevice
 
 HEALTH = "modeldHealth"
 VISIONIPC = "visionipc"
@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WxH",
         help="frame size that a recording is given (default: the artifact's first)",
     )
+    parser.add_argument("--sidecar", type=Path, metavar="TOML", help="which camera took the clip")
     parser.add_argument(
         "--rate",
         type=float,
@@ -167,11 +168,13 @@ def _open_artifact(args: argparse.Namespace, health: Health) -> Artifact:
     return artifact
 
 
-def _open_recording(
-    args: argparse.Namespace, artifact: Artifact, clock: Clock
-) -> "SimulatedDevice":
+def _open_recording(args: argparse.Namespace, artifact: Artifact, clock: Clock) -> "RecordedDevice":
+    from modeld.replay.route import is_route
     from modeld.replay.sources import open_source
 
+    if is_route(Path(args.source)):
+        # Its messages and frames live on the log's own clock, the daemon's sockets on this one.
+        raise ModeldError(f"{args.source} is a recorded route; use `modeld replay {args.source}`")
     built_for = artifact.manifest.contract.cameras
     camera = args.camera or (built_for[0].name if built_for else "none")
     if camera not in [known.name for known in built_for]:
@@ -182,7 +185,7 @@ def _open_recording(
         )
     if not args.rate > 0:
         raise ModeldError(f"--rate {args.rate} is no frame rate; give a number above 0")
-    return open_source(args.source, camera, clock, args.rate)
+    return open_source(args.source, camera, clock, args.rate, sidecar=args.sidecar)
 
 
 def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Executor:

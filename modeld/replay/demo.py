@@ -173,9 +173,10 @@ def _pictures(
 ) -> Iterator[Pixels]:
     source = open_source(str(clip), CAMERA, SystemClock(), None, first=first, count=count)
     with closing(source) as device:
-        view = view_of(device)
+        camera = device.narrow
+        view = view_of(device.recording)
         try:
-            while (frame := device.take_narrow(0.0)) is not None:
+            while camera is not None and (frame := camera.receive(0.0)) is not None:
                 if frame.frame_id in answers:
                     scene = scene_of(answers[frame.frame_id])
                     yield draw_overlay(frame_to_rgb(frame), scene, view)

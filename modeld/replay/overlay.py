@@ -29,7 +29,7 @@ from modeld.replay.palette import (
 )
 from modeld.replay.resample import nv12_views
 from modeld.replay.scene import Floats, Lead, Line, Projection, Scene
-from modeld.replay.simulation import SimulatedDevice
+from modeld.replay.simulation import Recording
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -57,11 +57,10 @@ class View:
     title: str = ""
 
 
-def view_of(device: SimulatedDevice) -> View:
-    """How the frames of a simulated device are looked at."""
-    recording = device.recording
+def view_of(recording: Recording) -> View:
+    """How the frames of a recording's main camera are looked at."""
     profile = recording.profile
-    projection = Projection(device.camera, profile.rpy)
+    projection = Projection(recording.camera, profile.rpy)
     return View(projection, profile.height, recording.visible, recording.title)
 
 

@@ -14,6 +14,7 @@ class Pace(Protocol):
     """Decides which frame number is next, and when."""
 
     period_ns: int
+    real_time: bool
 
     def eof(self, number: int) -> int:
         """End of frame of that number, in ns on the source's clock."""
@@ -58,6 +59,7 @@ class Lockstep:
     """Every frame in order, each as soon as it is asked for; the clock follows the frames."""
 
     period_ns = NS // MODEL_RUN_HZ
+    real_time = False
 
     def __init__(self, clock: ReplayClock) -> None:
         self._clock = clock
@@ -77,6 +79,8 @@ class Lockstep:
 
 class RealTime:
     """Frames at a fixed rhythm from the first time one is asked for, whether taken or not."""
+
+    real_time = True
 
     def __init__(self, clock: Clock, rate_hz: float, first: int) -> None:
         self.period_ns = round(NS / rate_hz)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -87,24 +88,27 @@ def loop(moments: Iterator[Moment], count: int, ready: bool = False) -> Iterator
         yield from kept
 
 
-class Prefetch:
-    """Makes moments in a thread of its own, a few ahead; errors appear where they would have."""
+Item = TypeVar("Item")
 
-    def __init__(self, moments: Iterator[Moment]) -> None:
-        self._queue: queue.Queue[Moment | BaseException] = queue.Queue(_AHEAD)
-        self._moments = moments
+
+class Prefetch(Generic[Item]):
+    """Makes items in a thread of its own, a few ahead; errors appear where they would have."""
+
+    def __init__(self, items: Iterator[Item], ahead: int = _AHEAD) -> None:
+        self._queue: queue.Queue[Item | _Ended] = queue.Queue(ahead)
+        self._items = items
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="decode", daemon=True)
         self._thread.start()
 
-    def __iter__(self) -> "Prefetch":
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Moment:
+    def __next__(self) -> Item:
         item = self._queue.get()
-        if isinstance(item, BaseException):
+        if isinstance(item, _Ended):
             self._queue.put(item)  # so that asking again gives the same answer
-            raise item
+            raise item.error
         return item
 
     def close(self) -> None:
@@ -116,14 +120,14 @@ class Prefetch:
 
     def _run(self) -> None:
         try:
-            for moment in self._moments:
-                if not self._put(moment):
+            for item in self._items:
+                if not self._put(item):
                     return
-            self._put(StopIteration())
+            self._put(_Ended(StopIteration()))
         except Exception as error:  # noqa: BLE001 — handed to the thread that asked, whatever it is
-            self._put(error)
+            self._put(_Ended(error))
 
-    def _put(self, item: Moment | BaseException) -> bool:
+    def _put(self, item: "Item | _Ended") -> bool:
         while not self._closed.is_set():
             try:
                 self._queue.put(item, timeout=0.1)
@@ -131,3 +135,10 @@ class Prefetch:
                 continue
             return True
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Why nothing more comes."""
+
+    error: Exception

@@ -16,7 +16,7 @@ from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon
 from modeld.health import Health, TurnTimes
 from modeld.messaging import Inbox, PubMaster, SubMaster, decode_event
 from modeld.notify import Notifier
-from modeld.replay.simulation import SimulatedDevice
+from modeld.replay.simulation import RecordedDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ReplayedTurn:
 class Replay:
     """The daemon on a simulated device. Raises ModeldError as `Daemon` does."""
 
-    def __init__(self, executor: FrameExecutor, device: SimulatedDevice, config: Config) -> None:
+    def __init__(self, executor: FrameExecutor, device: RecordedDevice, config: Config) -> None:
         transport, clock = device.transport, device.clock
         self.health = Health(clock, Notifier(None))
         self._device = device

@@ -5,6 +5,8 @@ Both cameras look the same way, so a ray's pixel in the clip is
 calibration. What the clip's lens did not see is filled with its nearest border pixel.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -58,34 +60,48 @@ def seen_part(sidecar: Sidecar, camera: Intrinsics) -> tuple[int, int, int, int]
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
 
-class Resampler:
-    """Redraws a clip's pictures into NV12 buffers of a camera's geometry."""
+def scaled_pixels(size: tuple[int, int], camera: Intrinsics, pixels: Floats) -> Floats:
+    """Where pixels (…, 2) of `camera` lie in a picture of its whole frame that is `size` big."""
+    return pixels * (size[0] / camera.width, size[1] / camera.height)
 
-    def __init__(self, sidecar: Sidecar, camera: Intrinsics, layout: FrameLayout) -> None:
-        self._size = (sidecar.camera.width, sidecar.camera.height)
+
+class Resampler:
+    """Redraws pictures of one size into NV12 buffers of a camera's geometry."""
+
+    def __init__(
+        self, size: tuple[int, int], layout: FrameLayout, places_of: Callable[[Floats], Floats]
+    ) -> None:
+        """`places_of` tells where frame pixels (…, 2) are in pictures of `size`."""
+        self._size = size
         self._layout = layout
-        width, height = self._size
         rows, columns = np.mgrid[0 : layout.height, 0 : layout.width].astype(np.float64)
-        places = clip_pixels(sidecar, camera, np.stack([columns, rows], -1))
-        self._luma = _Bilinear(places, width, height)
+        places = places_of(np.stack([columns, rows], -1))
+        self._luma = _Bilinear(places, *size)
         # A chroma sample belongs to the upper left luma pixel of its four, as in the warp.
-        self._chroma = _Bilinear(places[::2, ::2] / 2, width // 2, height // 2)
+        self._chroma = _Bilinear(places[::2, ::2] / 2, size[0] // 2, size[1] // 2)
 
     def __call__(self, picture: Picture, data: Bytes) -> Bytes:
         """Write the picture as NV12 into `data`, `layout.bytes` long, and return that.
 
-        Raises ModeldError when it has another size than the sidecar says.
+        Raises ModeldError when it has another size than promised.
         """
         if picture.size != self._size:
             raise ModeldError(
-                f"picture is {picture.size[0]}x{picture.size[1]} but its sidecar says "
-                f"{self._size[0]}x{self._size[1]}; correct size, focal_length and center there"
+                f"picture is {picture.size[0]}x{picture.size[1]}, expected "
+                f"{self._size[0]}x{self._size[1]}; correct the sidecar's size, focal_length and "
+                "center, or take out the pictures of another size"
             )
         luma, chroma = nv12_views(data, self._layout)
         luma[:] = self._luma(picture.luma)
         for channel in range(2):
             chroma[..., channel] = self._chroma(picture.chroma[..., channel])
         return data
+
+
+def sidecar_resampler(sidecar: Sidecar, camera: Intrinsics, layout: FrameLayout) -> Resampler:
+    """Redraws the clip that `sidecar` describes as `camera` would have seen it."""
+    size = (sidecar.camera.width, sidecar.camera.height)
+    return Resampler(size, layout, lambda pixels: clip_pixels(sidecar, camera, pixels))
 
 
 def nv12_views(data: Bytes, layout: FrameLayout) -> tuple[Bytes, Bytes]:

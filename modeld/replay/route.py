@@ -101,6 +101,11 @@ class Route:
         return read_marks(self.segments[at]) if at < len(self.segments) else Marks()
 
 
+def is_route(path: Path) -> bool:
+    """Whether `path` stands for at least one segment."""
+    return bool(_segment_directories(path))
+
+
 def open_route(path: Path) -> Route:
     """The route at `path`: a segment, the prefix of segments, or a directory of one route.
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from modeld.calibration import Intrinsics
-from modeld.cameras.frame import Frame, FrameLayout, FrameStream
+from modeld.cameras.frame import Frame, FrameLayout, FrameSource, FrameStream
 from modeld.clock import Clock
 from modeld.fakes.transport import MemoryTransport
 from modeld.replay.device import DeviceMessages, DeviceProfile
 from modeld.replay.pace import READOUT_NS, Pace
 from modeld.replay.reel import Moment, Reel
+from modeld.replay.scene import Floats
 from modeld.replay.video import Bytes
 
 _CAMERA_STATES = ("narrowRoadCameraState", "wideRoadCameraState")
@@ -31,6 +33,49 @@ class Recording:
     visible: tuple[int, int, int, int]
     total: int | None = None
     title: str = ""
+    wide_only: bool = False
+
+    @property
+    def camera(self) -> Intrinsics:
+        """The main camera."""
+        cameras = self.profile.cameras
+        return cameras.wide if self.wide_only and cameras.wide is not None else cameras.narrow
+
+
+class RecordedDevice(FrameSource, Protocol):
+    """A frame source made of a recording, as replays and the daemon's command know it.
+
+    Its `transport` carries the messages that go with the frames, of `services`; `clock` is the
+    time line of both. `last_frame` is the last one that the main camera gave, `truth` the lines
+    (n, 3) known to be in it.
+    """
+
+    @property
+    def recording(self) -> Recording:
+        """What is known of the recording now."""
+
+    @property
+    def transport(self) -> MemoryTransport:
+        """Where its messages are."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its time line."""
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Everything that it may publish."""
+
+    @property
+    def last_frame(self) -> Frame | None:
+        """None before the first."""
+
+    @property
+    def truth(self) -> tuple[Floats, ...]:
+        """Of the last frame; empty where nothing is known."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What went wrong with the recording so far, one line each."""
 
 
 class SimulatedDevice:
@@ -55,9 +100,9 @@ class SimulatedDevice:
         self.period_ns = pace.period_ns
         self.transport = MemoryTransport()
         # Frames that this source, not the daemon, was late with.
-        self.late = 0
+        self._late = 0
         self.last_frame: Frame | None = None
-        self.last_moment: Moment | None = None
+        self.truth: tuple[Floats, ...] = ()
         self._reel = reel
         self._pace = pace
         self._close = close
@@ -66,17 +111,21 @@ class SimulatedDevice:
         self.services = (*self._messages.services, *_CAMERA_STATES)
         self._publishers = {name: self.transport.publisher(name) for name in self.services}
         self._last_narrow = self._last_wide = first - 1
-        self.narrow: FrameStream | None = _Stream(self.take_narrow)
-        self.wide: FrameStream | None = _Stream(self.take_wide) if recording.two_cameras else None
-
-    @property
-    def camera(self) -> Intrinsics:
-        """The narrow camera."""
-        return self.recording.profile.cameras.narrow
+        self.narrow: FrameStream | None = Stream(self.take_narrow)
+        self.wide: FrameStream | None = Stream(self.take_wide) if recording.two_cameras else None
 
     def close(self) -> None:
         """Stop decoding and release the file."""
         self._close()
+
+    def remarks(self) -> tuple[str, ...]:
+        """Says when frames could not be made fast enough."""
+        if not (self._late and self._pace.real_time):
+            return ()
+        return (
+            f"{self._late} frames were not ready in time: the recording, not the network, is too "
+            "slow for this speed",
+        )
 
     def take_narrow(self, timeout_s: float) -> Frame | None:
         """The newest narrow frame; everything due until its end is published first."""
@@ -88,7 +137,7 @@ class SimulatedDevice:
         if moment.speed is not None:
             self._messages.speed = moment.speed
         self._publish(frame)
-        self._last_narrow, self.last_frame, self.last_moment = number, frame, moment
+        self._last_narrow, self.last_frame, self.truth = number, frame, moment.truth
         return frame
 
     def take_wide(self, timeout_s: float) -> Frame | None:
@@ -109,7 +158,7 @@ class SimulatedDevice:
         took = self.clock.monotonic_ns() - asked
         self._pace.arrived(number)
         if took > _LATE_NS:
-            self.late += 1
+            self._late += 1
         return moment
 
     def _frame(self, number: int, data: Bytes) -> Frame:
@@ -126,8 +175,8 @@ class SimulatedDevice:
             self._publishers[service].send(message)
 
 
-class _Stream:
-    """A camera of the device, by the function that takes its frames."""
+class Stream:
+    """A camera of a device, by the function that takes its frames."""
 
     def __init__(self, take: Callable[[float], Frame | None]) -> None:
         self._take = take

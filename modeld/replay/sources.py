@@ -2,6 +2,7 @@
 
 A specification names one:
 
+    ROUTE                a recorded route, NAME or NAME--N, with its messages (see `route`)
     drive.mp4            a video file, with its sidecar (see `sidecar`)
     pictures/            a folder of images in name order, with its sidecar
     road, road:7         the procedural road with a seed; endless in lock-step, and because it is
@@ -18,13 +19,16 @@ from modeld.cameras.nv12 import venus_layout
 from modeld.clock import Clock
 from modeld.constants import MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.replay.device import device_profile
+from modeld.replay.device import CAMERAS, device_profile
+from modeld.replay.logged import Span
+from modeld.replay.logged_source import open_logged
 from modeld.replay.pace import Lockstep, Pace, RealTime, ReplayClock
 from modeld.replay.reel import RING_SIZE, FrameRing, Moment, Prefetch, Reel, loop
-from modeld.replay.resample import Resampler, seen_part
+from modeld.replay.resample import seen_part, sidecar_resampler
 from modeld.replay.roads import FAST, FINE, open_road, parse_road
+from modeld.replay.route import is_route
 from modeld.replay.sidecar import find_sidecar, read_sidecar
-from modeld.replay.simulation import Recording, SimulatedDevice
+from modeld.replay.simulation import RecordedDevice, Recording, SimulatedDevice
 from modeld.replay.video import count_pictures, read_pictures
 
 _LOOP = "loop:"
@@ -33,7 +37,7 @@ _LOOP_MOMENTS = MODEL_RUN_HZ
 
 def open_source(
     spec: str,
-    camera: str,
+    camera: str | None,
     clock: Clock,
     rate_hz: float | None,
     *,
@@ -41,11 +45,13 @@ def open_source(
     first: int = 0,
     count: int | None = None,
     ahead: bool = False,
-) -> SimulatedDevice:
+) -> RecordedDevice:
     """Open the source that `spec` names as a device with `camera` ("1928x1208") frames.
 
+    With `camera` None frames have a route's own size, and 1928x1208 otherwise.
+
     With `rate_hz` None it plays in lock-step: each frame comes as soon as it is asked for, and
-    `SimulatedDevice.clock` follows the frames. Otherwise frames come at that rate on `clock`,
+    `RecordedDevice.clock` follows the frames. Otherwise frames come at that rate on `clock`,
     whether taken or not, made ahead of their time in a thread; `ahead` asks for that in lock-step
     too. Frames before `first` are skipped, at most `count` are given; a frame's id is its place
     in the recording.
@@ -53,6 +59,10 @@ def open_source(
     Raises ModeldError for a source, sidecar or camera that cannot be used; damage later in a file
     is raised when its frame is taken.
     """
+    if is_route(Path(spec)):
+        factor = None if rate_hz is None else rate_hz / MODEL_RUN_HZ
+        return open_logged(Path(spec), camera, clock, factor, Span(first, count), ahead)
+    camera = camera or CAMERAS[0]
     looped = spec.startswith(_LOOP)
     spec = spec.removeprefix(_LOOP)
     seed = parse_road(spec)
@@ -96,7 +106,7 @@ def _open_clip(
     profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
     narrow = profile.cameras.narrow
     layout = venus_layout(narrow.width, narrow.height)
-    resampler = Resampler(sidecar, narrow, layout)
+    resampler = sidecar_resampler(sidecar, narrow, layout)
     pictures = read_pictures(clip, sidecar.colour_matrix, sidecar.colour_range)
     total = count_pictures(clip)
     recording = Recording(

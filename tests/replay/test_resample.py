@@ -10,7 +10,7 @@ from modeld.calibration import Intrinsics
 from modeld.cameras.frame import FrameLayout
 from modeld.cameras.nv12 import packed_layout, venus_layout
 from modeld.errors import ModeldError
-from modeld.replay.resample import Resampler, clip_pixels, nv12_views
+from modeld.replay.resample import clip_pixels, nv12_views, sidecar_resampler
 from modeld.replay.sidecar import Sidecar
 from modeld.replay.video import Picture
 
@@ -19,7 +19,7 @@ MOUNT = {"rpy": (0.0, 0.0, 0.0), "camera_height": 1.2}
 
 
 def redraw(sidecar: Sidecar, picture: Picture, layout: FrameLayout) -> npt.NDArray[np.uint8]:
-    return Resampler(sidecar, CAMERA, layout)(picture, np.zeros(layout.bytes, np.uint8))
+    return sidecar_resampler(sidecar, CAMERA, layout)(picture, np.zeros(layout.bytes, np.uint8))
 
 
 def grey(size: tuple[int, int], luma: int = 100) -> Picture:
@@ -104,5 +104,5 @@ def test_distortion_bends_as_opencv_defines_it() -> None:
 def test_a_picture_of_another_size_is_named() -> None:
     layout = packed_layout(336, 190)
     sidecar = Sidecar(Intrinsics(240, 140, 285.0), **MOUNT)
-    with pytest.raises(ModeldError, match="picture is 320x180 but its sidecar says 240x140"):
+    with pytest.raises(ModeldError, match="picture is 320x180, expected 240x140"):
         redraw(sidecar, grey((320, 180)), layout)
