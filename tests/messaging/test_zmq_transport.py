@@ -161,8 +161,11 @@ def test_a_stranger_that_speaks_no_zeromq_disturbs_nobody(
     with socket.create_connection((loopback, port_of("carState")), WAIT_S) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
         inbox = wire.inbox(["carState"])
-        connect(pub, carState=1)
-        pub.send("carState", b"still here")
+        # It may count as a reader itself: ZeroMQ takes it for a peer of its first version.
+        for _ in range(1000):
+            pub.send("carState", b"still here")
+            if inbox.wait(0.01):
+                break
         assert receive(inbox, "carState") == b"still here"
 
 
