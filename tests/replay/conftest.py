@@ -68,6 +68,6 @@ def clip(tmp_path: Path) -> Callable[..., Path]:
             f"[camera]\nsize = [{size[0]}, {size[1]}]\nfocal_length = 50.0\n"
             "[mount]\nrpy = [0.0, 0.01, -0.02]\nheight = 1.3\n[drive]\nspeed = 15.0\n"
         )
-        return write_clip(tmp_path / f"{name}.mkv", pictures)
+        return write_clip(tmp_path / f"{name}.avi", pictures)
 
     return make
