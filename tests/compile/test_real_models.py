@@ -22,7 +22,6 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_onnxruntime(name: str, data_path: Callable[[str], Path], tmp_path: Path) -> None:
     relative, dims = MODELS[name]
