@@ -23,6 +23,7 @@ from compile.kernels.select import own_kernels
 from compile.memory import plan_memory
 from compile.operators import check_operators, is_quantised
 from compile.ops import build_op_table
+from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
 from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
@@ -245,7 +246,7 @@ def _second_opinion(
         return ()
 
     def run(inputs: dict[str, Array]) -> dict[str, Array]:
-        return second({**inputs, **request.constants})
+        return with_declared_rows(imported.model, second({**inputs, **request.constants}))
 
     return compare_with(run, second.name, contract, known, TURNS, allowed)
 
