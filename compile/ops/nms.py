@@ -1,9 +1,11 @@
 """NonMaxSuppression, as two kernels of its own: a greedy choice is no tensor expression."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 from tinygrad import Tensor, dtypes
 
 from compile.kernels.launch import Kernel, defines, launch
@@ -76,6 +78,26 @@ def non_max_suppression(
     kept, _ = launch(select, shapes, inputs, context.label)
     (listed,) = launch(Kernel("nms_list", source, (1, 1, 1)), ((rows, 3),), (kept,), context.label)
     return listed.cast(dtypes.int64)
+
+
+def with_declared_rows(model: onnx.ModelProto, outputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Another implementation's outputs, where those of NonMaxSuppression get the declared rows."""
+    rows = {
+        value.name: value.type.tensor_type.shape.dim[0].dim_value
+        for node in model.graph.node
+        if node.op_type == "NonMaxSuppression"
+        for value in model.graph.output
+        if value.name == node.output[0]
+    }
+    return {
+        name: _filled(array, rows[name]) if name in rows else array
+        for name, array in outputs.items()
+    }
+
+
+def _filled(array: Array, rows: int) -> Array:
+    missing = max(rows - len(array), 0)
+    return np.pad(array[:rows], ((0, missing), (0, 0)), constant_values=-1)
 
 
 OPS = (

@@ -133,6 +133,10 @@ def _run(
         state = tuple(part.contiguous() for part in new)
         outputs.append(state[0] if lengths is None else y)
     result = outputs[0].stack(*outputs[1:], dim=0) if len(outputs) > 1 else outputs[0].unsqueeze(0)
+    if lengths is not None:
+        # The page does not say what an empty sequence ends in; ONNX Runtime's answer is zero.
+        any_step = (lengths > 0).reshape(-1, 1)
+        state = tuple(any_step.where(part, 0) for part in state)
     if reverse:
         result = result.flip(0) if lengths is None else reverse_sequence(result, lengths)
     return result, state

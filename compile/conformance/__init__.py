@@ -1,0 +1,1 @@
+"""The onnx package's own backend cases, run through the whole path: build, artifact, executor."""
