@@ -111,18 +111,19 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     attribution = _attribute(imported, request, traced.captured, samples[SEEDS[0]])
 
     progress.stage("planning memory and writing the artifact")
+    info = describe_device(device)
     plan = plan_memory(traced.captured.program, contract, WARP_INPUTS if contract.cameras else ())
     manifest, files = assemble(
         Parts(
             name=request.name or imported.name,
             source=imported.source,
             flags=_flags(request),
-            device=describe_device(device),
+            device=info,
             contract=contract,
             capture=traced.captured.program,
             attribution=attribution,
             plan=plan,
-            warps=[warp_program(camera, plan.bindings) for camera in contract.cameras],
+            warps=[warp_program(c, plan.bindings, info.device_class) for c in contract.cameras],
             known=known,
             digest=_digest(known),
             tolerances=allowed,

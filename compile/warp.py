@@ -20,44 +20,54 @@ WARP_INPUTS = (TRANSFORMS, FRAME_LAYOUT)
 FRAME_NAMES = ("frame_narrow", "frame_wide")
 
 KERNEL = "warp_nv12"
-# One work-item makes one pixel of all six channels; a work-group is part of one row.
 MODEL_WIDTH, MODEL_HEIGHT = 256, 128
-_LOCAL_SIZE = (64, 1, 1)
+# Neighbouring pixels that one work-item makes, by device class: as wide as a CPU's registers are,
+# or few enough to keep a GPU busy with 2 × 128 × 256 pixels.
+LANES = {"cpu": 16, "gpu": 4}
 
 _SOURCE = """\
 // Camera frame {width} x {height}, NV12 -> two frames of six 256 x 128 planes.
 // Multiply-adds are kept apart so that every device rounds like the float32 formula.
 #pragma OPENCL FP_CONTRACT OFF
 
-// Where model pixel (x, y) falls in a plane of {width} x {height} >> half pixels.
-// A division by zero gives NaN, which fmax turns into pixel 0.
-inline int2 camera_pixel(__global const float* m, float2 p, float half_size, int w, int h) {{
-  float up = half_size, down = 1.0f / half_size;
-  float sx = m[0] * p.x + m[1] * p.y + m[2] * down;
-  float sy = m[3] * p.x + m[4] * p.y + m[5] * down;
-  float sz = m[6] * up * p.x + m[7] * up * p.y + m[8];
-  float2 s = rint((float2)(sx / sz, sy / sz));
-  s = fmin(fmax(s, (float2)(0.0f)), (float2)(w - 1, h - 1));
-  return convert_int2(s);
+// Nearest whole number in [0, last]. NaN, from a division by zero, compares false and becomes 0.
+inline int{n} nearest(float{n} s, float last) {{
+  s = select((float{n})(0.0f), s, s > 0.0f);
+  return convert_int{n}_rte(select((float{n})(last), s, s < last));
+}}
+
+// Byte offsets, in a plane of w x h pixels `step` bytes apart, of what {n} model pixels look at.
+inline void locate(int stride, int step, __global const float* m,
+                   float{n} x, float y, float shrink, int w, int h, int* where) {{
+  float up = shrink, down = 1.0f / shrink;
+  float{n} sx = (m[0] * x + m[1] * y) + m[2] * down;
+  float{n} sy = (m[3] * x + m[4] * y) + m[5] * down;
+  float{n} sz = (m[6] * up * x + m[7] * up * y) + m[8];
+  int{n} column = nearest(sx / sz, w - 1), row = nearest(sy / sz, h - 1);
+  vstore{n}(row * stride + column * step, 0, where);
 }}
 
 __kernel void {kernel}(__global const uchar* narrow, __global const uchar* wide,
                        __global const float* transforms, __global const int* layout,
                        __global uchar* image) {{
-  int x = get_global_id(0), y = get_global_id(1), frame = get_global_id(2);
-  __global const uchar* pixels = frame ? wide : narrow;
+  int first = get_global_id(0) * {n}, y = get_global_id(1), frame = get_global_id(2);
+  __global const uchar* luma = frame ? wide : narrow;
   __global const float* m = transforms + frame * 9;
-  int stride = layout[frame * 2], uv_offset = layout[frame * 2 + 1];
-  __global uchar* out = image + frame * 6 * 32768 + y * 256 + x;
+  int stride = layout[frame * 2];
+  __global const uchar* chroma = luma + layout[frame * 2 + 1];
+  __global uchar* out = image + frame * 6 * 32768 + y * 256 + first;
+  float{n} lane = (float{n})({lanes});
+  int where[{n}];
   for (int phase = 0; phase < 4; phase++) {{
-    float2 p = (float2)(2 * x + (phase >> 1), 2 * y + (phase & 1));
-    int2 s = camera_pixel(m, p, 1.0f, {width}, {height});
-    out[phase * 32768] = pixels[s.y * stride + s.x];
+    float{n} x = (lane + first) * 2.0f + (phase >> 1);
+    locate(stride, 1, m, x, 2 * y + (phase & 1), 1.0f, {width}, {height}, where);
+    for (int i = 0; i < {n}; i++) out[phase * 32768 + i] = luma[where[i]];
   }}
-  int2 s = camera_pixel(m, (float2)(x, y), 2.0f, {width} / 2, {height} / 2);
-  __global const uchar* uv = pixels + uv_offset + s.y * stride + 2 * s.x;
-  out[4 * 32768] = uv[0];
-  out[5 * 32768] = uv[1];
+  locate(stride, 2, m, lane + first, y, 2.0f, {width} / 2, {height} / 2, where);
+  for (int i = 0; i < {n}; i++) {{
+    out[4 * 32768 + i] = chroma[where[i]];
+    out[5 * 32768 + i] = chroma[where[i] + 1];
+  }}
 }}
 """
 
@@ -76,8 +86,9 @@ class WarpProgram:
     bindings: tuple[Binding, ...]
 
 
-def warp_program(camera: Camera, bindings: Sequence[Binding]) -> WarpProgram:
+def warp_program(camera: Camera, bindings: Sequence[Binding], device_class: str) -> WarpProgram:
     """The warp for `camera`; `bindings` say where its small inputs and its output lie."""
+    lanes = LANES[device_class]
     # Room for the padded layout of the camera's own buffers; packed frames are shorter.
     size = venus_used_bytes(camera.width, camera.height)
     frames = [f"{name}_{camera.name}" for name in FRAME_NAMES]
@@ -86,10 +97,16 @@ def warp_program(camera: Camera, bindings: Sequence[Binding]) -> WarpProgram:
     accesses = ("read", "read", "write")
     return WarpProgram(
         camera=camera,
-        source=_SOURCE.format(width=camera.width, height=camera.height, kernel=KERNEL),
+        source=_SOURCE.format(
+            width=camera.width,
+            height=camera.height,
+            kernel=KERNEL,
+            n=lanes,
+            lanes=", ".join(str(lane) for lane in range(lanes)),
+        ),
         kernel=KERNEL,
-        global_size=(MODEL_WIDTH, MODEL_HEIGHT, len(FRAME_NAMES)),
-        local_size=_LOCAL_SIZE,
+        global_size=(MODEL_WIDTH // lanes, MODEL_HEIGHT, len(FRAME_NAMES)),
+        local_size=(MODEL_WIDTH // lanes, 1, 1),
         arguments=(
             *(Argument(frame, 0, size, "read") for frame in frames),
             *(
