@@ -163,7 +163,8 @@ class _Tally:
         with np.errstate(invalid="ignore"):
             apart = np.where(same, 0.0, np.abs(left - right))
         apart[np.isnan(apart)] = math.inf
-        within = apart <= self._tolerance * np.maximum(1.0, np.nan_to_num(np.abs(right)))
+        scale = np.where(np.isfinite(right), np.maximum(1.0, np.abs(right)), 0.0)
+        within = apart <= self._tolerance * scale
         return 0.0 if within.all() else float(apart.max())
 
 

@@ -182,9 +182,12 @@ class LoggedDevice:
         if isinstance(item, LoggedMessage):
             self._publish(item)
             return
-        self._seen += item.camera == self._main
-        if self._seen > self._span.first:
-            self._waiting[item.camera].append(item.frame)
+        if item.camera == self._main:
+            self._seen += 1
+            if self._seen <= self._span.first:
+                return
+        # The other camera's frame may come first; older ones fall out of the queue.
+        self._waiting[item.camera].append(item.frame)
 
     def _publish(self, message: LoggedMessage) -> None:
         service = member_name(message.event).removesuffix("DEPRECATED")

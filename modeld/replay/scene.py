@@ -105,8 +105,8 @@ class Projection:
 
     def __call__(self, points: Floats) -> Floats:
         """Pixels (n, 2) of points (n, 3); points not in front of the camera become NaN."""
-        x, y, depth = self._matrix @ np.asarray(points, np.float64).T
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # wild numbers become NaN, too
+            x, y, depth = self._matrix @ np.asarray(points, np.float64).T
             pixels = np.stack([x / depth, y / depth], -1)
         pixels[depth <= 0] = np.nan
         return pixels
