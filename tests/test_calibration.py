@@ -72,7 +72,7 @@ def test_every_device_has_every_later_sensor() -> None:
 
 
 def test_unknown_device_is_named() -> None:
-    with pytest.raises(ModeldError, match="device 'tici' with sensor 'imx'; known: .*tici/ar0231"):
+    with pytest.raises(ModeldError, match=r"device 'tici' with sensor 'imx'; known: .*tici/ar0231"):
         device_cameras("tici", "imx")
 
 
@@ -141,6 +141,6 @@ def test_unusable_angles_keep_the_calibration_before_them(rpy: list[float]) -> N
 
 def test_intrinsics_of_another_frame_size_are_refused() -> None:
     calibration = Calibration()
-    with pytest.raises(CalibrationError, match="frames are 1344x760 .* for 1928x1208"):
+    with pytest.raises(CalibrationError, match=r"frames are 1344x760 .* for 1928x1208"):
         calibration.update([0, 0, 0], AR_OX.narrow, AR_OX.narrow, (1344, 760))
     assert not calibration.seen

@@ -32,7 +32,9 @@ def test_every_key(tmp_path: Path) -> None:
     cores = [6, 7]
     """
     assert load_config(written(tmp_path, text)) == Config(
-        VehicleConfig(1.0, 0.25, True), MessagesConfig("*", "192.168.0.10", True), RealtimeConfig(54, (6, 7))
+        VehicleConfig(1.0, 0.25, True),
+        MessagesConfig("*", "192.168.0.10", True),
+        RealtimeConfig(54, (6, 7)),
     )
 
 

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from modeld.action import Action
 from modeld.constants import META_LAYOUTS, T_IDXS, X_IDXS
 from modeld.desire import LaneChangeDirection, LaneChangeState
 from modeld.fakes.executor import OUTPUT_SIZE, SLICES
+from modeld.messaging import decode_event
 from modeld.outputs import OutputParser
 from modeld.publish import (
     MessageFiller,
@@ -93,6 +96,14 @@ def test_lines_and_edges(model: Any, outputs: dict[str, np.ndarray]) -> None:
     np.testing.assert_array_equal(list(model.laneLineProbs), outputs["lane_lines_prob"][1::2])
     np.testing.assert_array_equal(list(model.laneLineStds), outputs["lane_lines_stds"][:, 0, 0])
     np.testing.assert_array_equal(list(model.roadEdgeStds), outputs["road_edges_stds"][:, 0, 0])
+
+
+def test_grids_are_those_of_a_real_message(data_path: Callable[[str], Path]) -> None:
+    real = decode_event(data_path("logs/messages/modelV2.raw").read_bytes()).modelV2
+    np.testing.assert_allclose(list(real.position.t), T_IDXS, rtol=1e-4)
+    assert (len(real.laneLines), len(real.roadEdges)) == (4, 2)
+    for line in [*real.laneLines, *real.roadEdges]:
+        np.testing.assert_allclose(list(line.x), X_IDXS, rtol=1e-4)
 
 
 def test_leads(model: Any, outputs: dict[str, np.ndarray]) -> None:
