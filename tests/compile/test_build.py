@@ -103,10 +103,10 @@ print("finished")
 """
 
 
-def run_under_oclgrind(artifact: Path) -> str:
-    """What the simulator with its data-race detector says about three turns."""
+def run_under_oclgrind(artifact: Path, script: str = RACE_SCRIPT) -> str:
+    """What the simulator with its data-race detector says about `script`."""
     result = subprocess.run(
-        ["/usr/bin/oclgrind", "--data-races", sys.executable, "-c", RACE_SCRIPT, str(artifact)],
+        ["/usr/bin/oclgrind", "--data-races", sys.executable, "-c", script, str(artifact)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -142,6 +142,34 @@ def test_race_detector_sees_an_update_in_place(queues: Path, tmp_path: Path) -> 
             argument["buffer"] = argument["buffer"].removeprefix("next_")
     (broken / "manifest.json").write_text(json.dumps(manifest))
     assert "data race" in run_under_oclgrind(broken)
+
+
+WARP_SCRIPT = """
+import sys
+import numpy as np
+from modeld import Executor, open_artifact
+from modeld.cameras.nv12 import packed_layout
+from modeld.opencl import list_devices
+(device,) = list_devices()
+accepted = ("other-device", "other-driver", "other-platform")
+executor = Executor(open_artifact(sys.argv[1]), device, allow=accepted)
+layout = packed_layout(64, 48)
+frame = np.zeros(layout.bytes, np.uint8)
+places = np.array([[layout.stride, layout.uv_offset]] * 2, np.int32)
+# Not a number everywhere; beyond the right and above the top; and back inside in between.
+far = [[1e30, 0, 10], [-1e30, 0, 10], [0, 0, 1]]
+transforms = np.array([np.zeros((3, 3)), far], np.float32)
+executor.run("run_warp", {"frame_narrow": frame, "frame_wide": frame, "frame_layout": places,
+             "transforms": transforms}, camera="64x48")
+print("finished")
+"""
+
+
+@needs_oclgrind
+def test_warp_never_leaves_the_frame(driving: Path) -> None:
+    report = run_under_oclgrind(driving, WARP_SCRIPT)
+    assert "data race" not in report
+    assert "Invalid" not in report
 
 
 def test_driving_contract(driving: Path) -> None:

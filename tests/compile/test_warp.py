@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+import pyopencl as cl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,13 +10,14 @@ from hypothesis.extra.numpy import arrays
 from onnx_models import driving_model
 
 from compile.build import BuildRequest, build
+from compile.warp import LANES, warp_program
 from modeld import Executor, open_artifact
 from modeld.calibration import MEDMODEL, SBIGMODEL, Intrinsics, warp_matrix
 from modeld.cameras.frame import FrameLayout
 from modeld.cameras.nv12 import packed_layout, venus_layout
 from modeld.errors import ModeldError
 from modeld.executor import Executor as ExecutorType
-from modeld.manifest import Camera
+from modeld.manifest import Binding, Camera
 from modeld.opencl import select_device
 
 U8 = npt.NDArray[np.uint8]
@@ -44,7 +46,7 @@ def sample(plane: U8, matrix: F32, width: int, height: int) -> U8:
     return plane[rows, columns]
 
 
-def warp(data: U8, layout: FrameLayout, matrix: F32) -> U8:
+def warp_frame(data: U8, layout: FrameLayout, matrix: F32) -> U8:
     """One frame's six channels (6,128,256)."""
     half = (layout.height // 2, layout.width // 2)
     luma = np.lib.stride_tricks.as_strided(data, (layout.height, layout.width), (layout.stride, 1))
@@ -76,7 +78,9 @@ def run(
         },
         camera=f"{layouts[0].width}x{layouts[0].height}",
     )["new_img"]
-    expected = np.stack([warp(f, a, m) for f, a, m in zip(frames, layouts, matrices, strict=True)])
+    expected = np.stack(
+        [warp_frame(f, a, m) for f, a, m in zip(frames, layouts, matrices, strict=True)]
+    )
     return found, expected
 
 
@@ -137,6 +141,37 @@ def test_known_pixel_of_a_ramp(executor: ExecutorType) -> None:
     assert found[0, 0, 23, 128] == 964 % 256
     assert found[0, 1, 23, 128] == 964 % 256  # row 47: same column
     assert found[0, 2, 23, 128] == round(964 + 2.90989) % 256  # column 257
+
+
+def test_kernels_for_cpu_and_gpu_agree() -> None:
+    camera, image_bytes = Camera(64, 48), 2 * 6 * 128 * 256
+    layout = packed_layout(64, 48)
+    bindings = [
+        Binding("transforms", "inputs", 0, 72),
+        Binding("frame_layout", "inputs", 512, 16),
+        Binding("new_img", "new_img", 0, image_bytes),
+    ]
+    context = cl.Context([select_device()])
+    queue = cl.CommandQueue(context)
+    matrix = np.array([[0.125, 0.01, 3], [-0.02, 0.2, 1], [1e-4, 2e-4, 1]], np.float32)
+    hosts = (
+        picture(layout, 0),
+        picture(layout, 1),
+        np.stack([matrix, matrix]),
+        np.array([[layout.stride, layout.uv_offset]] * 2, np.int32),
+    )
+    images = []
+    for device_class in LANES:
+        warp = warp_program(camera, bindings, device_class)
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        arguments = [cl.Buffer(context, flags, hostbuf=host) for host in hosts]
+        arguments.append(cl.Buffer(context, cl.mem_flags.WRITE_ONLY, image_bytes))
+        kernel = cl.Kernel(cl.Program(context, warp.source).build(), warp.kernel)
+        kernel(queue, warp.global_size, warp.local_size, *arguments)
+        images.append(np.zeros((2, 6, 128, 256), np.uint8))
+        cl.enqueue_copy(queue, images[-1], arguments[-1])
+    np.testing.assert_array_equal(images[0], images[1])
+    np.testing.assert_array_equal(images[0][1], warp_frame(hosts[1], layout, matrix))
 
 
 @pytest.mark.parametrize("rpy", [(0.0, 0.02, -0.03), (0.01, -0.05, 0.04)])
