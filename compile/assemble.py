@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,7 +164,7 @@ def _reference_arrays(known: Known) -> dict[str, Array]:
     }
 
 
-def _target(device: DeviceInfo, sources: Sequence[str]) -> Target:
+def _target(device: DeviceInfo, sources: Collection[str]) -> Target:
     needed = {name for text in sources for name in _EXTENSION_PRAGMA.findall(text)}
     if any(re.search(r"\bdouble\d*\b", text) for text in sources):
         needed.add("cl_khr_fp64")

@@ -18,6 +18,7 @@ from compile.capture import Capture
 from compile.graph import node_label, node_reads
 
 Array = npt.NDArray[np.generic]
+Numbers = npt.NDArray[np.float64]
 
 # How a kernel of ours says which nodes it computes, as the name of its kernel graph.
 LABEL_PREFIX = "node:"
@@ -78,12 +79,12 @@ def _match(
     buffers: Mapping[int, Array],
 ) -> list[tuple[str, ...]]:
     """For each storage the values with its numbers, in graph order: one and its copies."""
-    by_size: dict[int, list[tuple[str, Array]]] = {}
+    by_size: dict[int, list[tuple[str, Numbers]]] = {}
     for name in names:
         value = values[name]
         if value.size:
             by_size.setdefault(value.size, []).append((name, _sorted(value)))
-    known = []
+    known: list[tuple[str, ...]] = []
     for index, storage in enumerate(capture.storages):
         if storage.role in ("input", "output"):
             known.append((storage.name,))
@@ -98,7 +99,7 @@ def _match(
     return known
 
 
-def _sorted(array: Array) -> Array:
+def _sorted(array: Array) -> Numbers:
     return np.sort(array.reshape(-1).astype(np.float64))
 
 

@@ -107,19 +107,20 @@ def _check_driving(interface: ModelInterface, pairs: Iterable[StatePair]) -> tup
     for tensor in interface.inputs:
         if tensor.name in states:
             continue
+        allowed: tuple[tuple[int, ...], ...]
         if tensor.name == IMAGE_INPUT:
-            allowed, dtypes = (IMAGE_SHAPE,), ("uint8",)
+            allowed, dtype = (IMAGE_SHAPE,), "uint8"
         elif tensor.name in HOST_INPUTS:
-            allowed, dtypes = HOST_INPUTS[tensor.name][1], ("float32",)
+            allowed, dtype = HOST_INPUTS[tensor.name][1], "float32"
         else:
             raise ModeldError(
                 f"driving model: input {tensor.name} {list(tensor.shape)} is neither known "
                 f"({', '.join(HOST_INPUTS)}) nor state (no output {STATE_PREFIX}{tensor.name})"
             )
-        if tensor.shape not in allowed or tensor.dtype not in dtypes:
+        if tensor.shape not in allowed or tensor.dtype != dtype:
             raise ModeldError(
                 f"driving model: input {tensor.name} is {tensor.dtype}{list(tensor.shape)}, "
-                f"expected {dtypes[0]}{list(allowed[0])}"
+                f"expected {dtype}{list(allowed[0])}"
             )
     output = next((t for t in interface.outputs if t.name == OUTPUT), None)
     if (

@@ -22,6 +22,8 @@ def use_device(device: cl.Device) -> None:
 
     Raises ModeldError when this process already compiled for another device.
     """
+    if Device.DEFAULT != "CL":
+        raise ModeldError(f"DEV={Device.DEFAULT} is set; unset it, artifacts are made with OpenCL")
     if not _used:
         # tinygrad would take the first platform whatever the user selected.
         handle = ctypes.cast(device.int_ptr, tinygrad_cl.cl_device_id)

@@ -176,7 +176,7 @@ def with_all_values(model: onnx.ModelProto) -> onnx.ModelProto:
     return complete
 
 
-_ORT_ERRORS = (
+_ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     ValueError,
     *(
