@@ -1,6 +1,8 @@
 """Where tests find real models, clips and logs."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,3 +25,19 @@ def data_path() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def reference_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small reference network, built once for all tests that want the real thing."""
+    folder = tmp_path_factory.mktemp("reference")
+    steps = (
+        ["reference", "--out", "reference.onnx"],
+        ["build", "reference.onnx", "--out", "driving", "--camera", "1344x760"],
+    )
+    for step in steps:
+        # In a process of its own: what a device loads must not depend on tinygrad being here.
+        command = [sys.executable, "-m", "compile", *step]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return folder / "driving"
