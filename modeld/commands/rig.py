@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--camera", metavar="WxH", help="frame size (default: the artifact's first)"
     )
+    parser.add_argument("--sidecar", type=Path, metavar="TOML", help="which camera took the clip")
     parser.add_argument(
         "--duration",
         default="60s",

@@ -73,7 +73,7 @@ def _read_file(path: Path, matrix: str | None, colour_range: str | None) -> Iter
     count = 0
     with _open(path) as container:
         # Concealed damage would reach the network as a grey smear; better to stop and say so.
-        container.streams.video[0].codec_context.options = {"err_detect": "explode"}
+        container.streams.video[0].codec_context.options = {"err_detect": "+crccheck+explode"}
         try:
             for frame in container.decode(video=0):
                 yield _picture(frame, matrix, colour_range)

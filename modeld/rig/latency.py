@@ -5,6 +5,7 @@ a latency too, namely until the next answer; leaving it out would hide exactly t
 ("coordinated omission"). Frame ids and the camera's period tell which frames those were.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -118,10 +119,14 @@ class Histogram:
             return {}
         mean = self._sum / self.count
         variance = max(0.0, self._sum_of_squares / self.count - mean * mean)
-        summary = {
-            # A bucket's upper end can lie above the largest value in it.
-            name: min(self._histogram.get_value_at_percentile(percentile), self._maximum)
-            for name, percentile in PERCENTILES.items()
-        }
+        summary = {name: self._at(percentile) for name, percentile in PERCENTILES.items()}
         summary |= {"max": self._maximum, "mean": mean, "std": variance**0.5}
         return {name: round(float(value) / 1e6, 4) for name, value in summary.items()}
+
+    def _at(self, percentile: float) -> float:
+        """The smallest duration that at least this share does not exceed."""
+        # The histogram rounds the rank to the nearest, which for few values is a milder one.
+        rank = math.ceil(percentile / 100 * self.count - 1e-9)
+        value = self._histogram.get_value_at_percentile(100 * rank / self.count)
+        # A bucket's upper end can lie above the largest value in it.
+        return float(min(value, self._maximum))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import msgschema
@@ -86,6 +86,7 @@ def test_validity_is_compared() -> None:
     assert (difference.field, difference.first_frame) == ("modelV2.(valid)", 1)
 
 
+@settings(deadline=None)
 @given(st.floats(0, 10), st.floats(-100, 100), st.floats(-100, 100))
 def test_tolerance_is_absolute_below_one_and_relative_above(t: float, a: float, b: float) -> None:
     first, second = (log({0: set_field("position.x", [v])}, 1) for v in (a, b))

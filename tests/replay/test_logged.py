@@ -31,6 +31,7 @@ from modeld.replay.sources import open_source
 
 LAYOUT = packed_layout(16, 8)
 PERIOD = 50_000_000
+WHOLE = Span()
 START = 7_000_000_000  # a log's clock is not this machine's
 
 
@@ -60,7 +61,7 @@ def device(
     wide_only: bool = False,
     factor: float | None = None,
     clock: FakeClock | None = None,
-    span: Span = Span(),
+    span: Span = WHOLE,
 ) -> LoggedDevice:
     profile = device_profile("1344x760", (0, 0, 0), 1.22, 0)
     recording = Recording(

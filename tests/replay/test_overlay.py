@@ -150,7 +150,7 @@ def test_truth_of_the_painted_road_lies_on_its_paint() -> None:
         outermost = max(source.truth, key=lambda points: points[0, 1])  # unbroken in this scene
     near = outermost[(outermost[:, 0] > 6) & (outermost[:, 0] < 20)]
     on, beside = (
-        [luma[round(v), round(u)] for u, v in view.projection(near + [0, aside, 0])]
+        [luma[round(v), round(u)] for u, v in view.projection(near + np.array([0, aside, 0]))]
         for aside in (0.0, 0.8)
     )
     assert len(near) > 3
@@ -172,7 +172,10 @@ def test_a_movie_holds_every_picture(tmp_path: Path) -> None:
 
 
 def test_a_broken_movie_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="midway"), MovieWriter(tmp_path / "out.mp4", 20) as movie:
+    with (
+        pytest.raises(RuntimeError, match="midway"),
+        MovieWriter(tmp_path / "out.mp4", 20) as movie,
+    ):
         movie.add(np.zeros((48, 64, 3), np.uint8))
         raise RuntimeError("midway")
     assert list(tmp_path.iterdir()) == []

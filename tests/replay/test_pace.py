@@ -1,6 +1,6 @@
 """When frames come."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeld.fakes.clock import FakeClock
@@ -20,6 +20,7 @@ def test_lockstep_gives_every_frame_at_once_and_moves_the_clock() -> None:
     assert real.monotonic_ns() == FakeClock().monotonic_ns()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**10)), max_size=20))
 def test_the_replay_clock_never_goes_back(steps: list[tuple[int, int]]) -> None:
     real = FakeClock()

@@ -83,8 +83,7 @@ def without_times(data: bytes) -> bytes:
     for field in ("frameDropPerc", "modelExecutionTime"):
         if field in content.schema.fields:
             setattr(content, field, 0)
-    data = builder.to_bytes()
-    return data
+    return bytes(builder.to_bytes())
 
 
 def test_two_replays_are_equal_byte_for_byte_apart_from_times(clip: Callable[..., Path]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeld.calibration import Intrinsics
@@ -30,6 +30,7 @@ def grey(size: tuple[int, int], luma: int = 100) -> Picture:
     )
 
 
+@settings(deadline=None, max_examples=25)
 @given(x=st.integers(20, 200), y=st.integers(20, 120), focal=st.sampled_from([285.0, 240.0, 200.0]))
 def test_a_point_moves_by_the_intrinsics(x: int, y: int, focal: float) -> None:
     sidecar = Sidecar(Intrinsics(240, 140, focal, 118.0, 71.0), **MOUNT)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import msgschema
@@ -28,6 +28,7 @@ def test_pitch_and_yaw_move_the_vanishing_point() -> None:
     assert x == pytest.approx(672 + 1141.5 * np.tan(0.01))
 
 
+@settings(deadline=None)
 @given(
     st.tuples(*[st.floats(-0.05, 0.05)] * 3),
     st.floats(5, 100),

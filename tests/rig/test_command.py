@@ -1,0 +1,110 @@
+"""`modeld rig` from the outside, on a tiny artifact and the real daemon process."""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from toy_driver import write_driver
+
+from modeld.cli import main
+from modeld.commands.rig import parse_duration
+from modeld.errors import ModeldError
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rig") / "driver"
+    path.mkdir()
+    write_driver(path, 1344, 760)
+    return path
+
+
+def address() -> str:
+    """Ports are fixed, so each run takes a loopback address of its own."""
+    return f"127.{os.getpid() % 250 + 1}.{random.randrange(250)}.{random.randrange(1, 250)}"
+
+
+def flags(artifact: Path, tmp_path: Path, *more: str) -> list[str]:
+    cache = str(tmp_path / "cache")
+    return ["rig", "--artifact", str(artifact), "--bind", address(), "--cache", cache, *more]
+
+
+def test_a_run_is_measured_judged_and_exported(
+    artifact: Path,
+    tmp_path: Path,
+    clip: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    budget = tmp_path / "budget.toml"
+    budget.write_text("[latency_ms.end_to_end]\np50 = 0.001\n[frames]\ninvalid = 0\n")
+    names = {flag: tmp_path / f"run.{flag}" for flag in ("plot", "csv", "trace")}
+    files = [part for flag, path in names.items() for part in (f"--{flag}", str(path))]
+    source = f"loop:{clip([40, 60, 80])}"
+    status = main(
+        flags(artifact, tmp_path, "--source", source, "--duration", "2s", "--budget", str(budget))
+        + files
+    )
+    out, err = capsys.readouterr()
+    assert status == 1, err
+    (line,) = out.splitlines()
+    assert line.startswith("RESULT ")
+    result = json.loads(line.removeprefix("RESULT "))
+    assert result["verdict"] == "fail"
+    (violation,) = result["violations"]
+    assert violation.startswith("latency_ms.end_to_end.p50 is ")
+    assert result["frames"]["invalid"] == 0
+    assert result["frames"]["heard"] > 10
+    assert result["artifact"].startswith("sha256:")
+    assert 0 < result["startup"]["first_message_s"] < 60
+    assert set(result["latency_ms"]) >= {"end_to_end", "turn", "overhead", "model", "warp"}
+    assert names["plot"].read_bytes().startswith(b"\x89PNG")
+    assert names["csv"].read_text().startswith("frame_id,")
+    assert json.loads(names["trace"].read_text())["traceEvents"]
+
+
+def failure(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    assert main(arguments) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert line.startswith("modeld: error: ")
+    return line
+
+
+def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
+    artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = failure(capsys, flags(artifact, tmp_path, "--camera", "1928x1208"))
+    assert "not built for camera 1928x1208" in line
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (("--duration", "soon"), "--duration soon is no time"),
+        (("--rate", "0"), "--rate and --deadline must be above 0"),
+        (("--budget", "absent.toml"), "absent.toml cannot be read"),
+    ],
+)
+def test_wrong_flags_are_named_before_anything_starts(
+    artifact: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    named: str,
+) -> None:
+    assert named in failure(capsys, flags(artifact, tmp_path, *more))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("60s", 60), ("1.5m", 90), ("8h", 28_800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-5s", "5d", "m", "5 m", "nan"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ModeldError, match="is no time"):
+        parse_duration(text)
