@@ -7,7 +7,7 @@ from tinygrad import Tensor
 from compile.reference import build_reference
 from compile.reference.topology import SMALL
 from compile.reference.weights import seeded
-from compile.training.driving_model import (
+from compile.training.driving.model import (
     heads,
     remember,
     sequence_outputs,

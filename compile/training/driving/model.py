@@ -99,9 +99,7 @@ def heads(
     return raw[0].cat(*raw[1:], dim=1) * scale + prior
 
 
-def _attend(
-    weights: TensorWeights, topology: Topology, feature: Tensor, memory: Tensor
-) -> Tensor:
+def _attend(weights: TensorWeights, topology: Topology, feature: Tensor, memory: Tensor) -> Tensor:
     heads_, size = topology.heads, topology.attention // topology.heads
     memory = memory + weights["attention.position"]
     keys, values = memory.reshape(-1, STEPS, 2, heads_, size).permute(2, 0, 3, 1, 4).split(1)

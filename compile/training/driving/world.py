@@ -113,7 +113,7 @@ def paint(scenes: Tensor, cameras: Tensor) -> Tensor:
         return UOp(Ops.PROGRAM, src=parts, arg=info)
 
     images = Tensor.empty(frames, 2, 6, HEIGHT, WIDTH, dtype=dtypes.uint8, device=device)
-    painted: Tensor = images.custom_kernel(
-        scenes.contiguous(), cameras.contiguous(), fxn=program
-    )[0]
+    painted: Tensor = images.custom_kernel(scenes.contiguous(), cameras.contiguous(), fxn=program)[
+        0
+    ]
     return painted

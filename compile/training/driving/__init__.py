@@ -1,0 +1,1 @@
+"""Training the reference driving network in the procedural world."""

@@ -1,0 +1,62 @@
+"""How wrong the network's outputs are, as one number to minimise."""
+
+import numpy as np
+from tinygrad import Tensor
+
+from compile.reference.heads import output_slices
+from compile.training.driving.targets import CHANCES, CHOICES, NUMBERS, least_log_std, places
+
+_SLICES = output_slices()
+# Deviations above this are not believed; keeps exp() in range at the start.
+_GREATEST_LOG_STD = 6.0
+
+
+def _columns(outputs: Tensor, ranges: list[slice]) -> Tensor:
+    parts = [outputs[..., part] for part in ranges]
+    return parts[0].cat(*parts[1:], dim=-1)
+
+
+def means_of(outputs: Tensor) -> Tensor:
+    """The means of all `NUMBERS` heads, (..., NUMBER_WIDTH)."""
+    return _columns(outputs, [places(head)[0] for head in NUMBERS])
+
+
+def number_loss(outputs: Tensor, numbers: Tensor, weights: Tensor) -> Tensor:
+    """Negative log likelihood of Laplace distributions with the given standard deviations.
+
+    -log p = sqrt(2) |x - mean| / std + log std, up to a constant; (..., T, width) to a scalar.
+    """
+    least = Tensor(least_log_std(), device=outputs.device)
+    log_std = _columns(outputs, [places(head)[1] for head in NUMBERS])
+    log_std = log_std.maximum(least).minimum(_GREATEST_LOG_STD)
+    error = (means_of(outputs) - numbers).abs()
+    loss = error * (-log_std).exp() * float(np.sqrt(2)) + (log_std - least)
+    return (loss * weights).sum(-1).mean()
+
+
+def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:
+    """Binary cross entropy of the yes-or-no heads."""
+    logits = _columns(outputs, [_SLICES[head] for head in CHANCES])
+    weights = np.concatenate(
+        [np.full(_width(head), share / _width(head)) for head, share in CHANCES.items()]
+    )
+    loss = logits.maximum(0) - logits * chances + (1 + (-logits.abs()).exp()).log()
+    return (loss * Tensor(weights.astype(np.float32), device=outputs.device)).sum(-1).mean()
+
+
+def choice_loss(outputs: Tensor, choices: Tensor) -> Tensor:
+    """Cross entropy of the one-of-eight heads, `choices` one-hot."""
+    losses: list[Tensor] = []
+    start = 0
+    for head, share in CHOICES.items():
+        width = _width(head)
+        shape = (*outputs.shape[:-1], width // 8, 8)
+        shares = outputs[..., _SLICES[head]].reshape(shape).log_softmax(-1)
+        wanted = choices[..., start : start + width].reshape(shape)
+        losses.append(-(shares * wanted).sum(-1).mean() * share)
+        start += width
+    return losses[0].stack(*losses[1:]).sum()
+
+
+def _width(head: str) -> int:
+    return _SLICES[head].stop - _SLICES[head].start
