@@ -35,7 +35,8 @@ def model(frame_id: int, whole: bool = True) -> Any:
 
 def ink(path: Path) -> float:
     """The share of pixels that are not white."""
-    return float((np.asarray(Image.open(path).convert("L")) < 250).mean())
+    with Image.open(path) as picture:
+        return float((np.asarray(picture.convert("L")) < 250).mean())
 
 
 def test_the_eight_curves_are_those_of_the_fields() -> None:
