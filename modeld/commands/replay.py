@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,12 +20,15 @@ from modeld.errors import ModeldError
 from modeld.executor import Executor
 from modeld.manifest import Contract
 from modeld.opencl import select_device
+from modeld.replay.compare import compare
 from modeld.replay.device import CAMERAS
-from modeld.replay.log import LogWriter
+from modeld.replay.log import LogWriter, read_events
+from modeld.replay.logged_source import logged_answers
 from modeld.replay.movie import MovieWriter
 from modeld.replay.overlay import draw_overlay, frame_to_rgb, view_of
+from modeld.replay.plots import plot_comparison, read_curves
 from modeld.replay.replay import Replay, ReplayedTurn
-from modeld.replay.route import is_route
+from modeld.replay.route import is_route, open_route
 from modeld.replay.scene import scene_of
 from modeld.replay.simulation import RecordedDevice
 from modeld.replay.sources import open_source
@@ -77,14 +81,32 @@ def run(args: argparse.Namespace) -> int:
         dropped = replay.health.counts[Count.DROPS]
     if not answered:
         raise ModeldError(f"{args.source} gave no frame to answer")
-    _summary(console, args, answered, dropped, turn_times)
+    _summary(console, args, len(answered), dropped, turn_times)
     for remark in device.remarks():
         console.print(f"[yellow]{remark}[/]", highlight=False)
-    if args.compare is None:
-        return 0
-    comparison = compare_logs(args.compare, args.out, args)
+    if args.compare is not None:
+        comparison = compare_logs(args.compare, args.out, args)
+        show(comparison, Console())
+        return 0 if comparison.equal else 1
+    if own and args.out is not None:
+        _compare_with_logged(args, answered)
+    return 0
+
+
+def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> None:
+    """Show how the answers differ from those that the route holds.
+
+    Another model may have made them, so that is for people to judge and no failure.
+    """
+    logged = partial(logged_answers, open_route(Path(args.source)), answered)
+    comparison = compare(logged(), read_events(args.out), args.tolerance, args.ignore)
+    if not comparison.messages:
+        return
+    Console().print("against the answers that the route holds:")
     show(comparison, Console())
-    return 0 if comparison.equal else 1
+    if args.plots is not None:
+        curves = read_curves(logged()), read_curves(read_events(args.out))
+        plot_comparison(args.plots, *curves, ("logged", args.out.name))
 
 
 def _executor(args: argparse.Namespace) -> Executor:
@@ -136,8 +158,9 @@ def _play(
     replay: Replay,
     device: RecordedDevice,
     turn_times: Histogram,
-) -> int:
-    answered = 0
+) -> frozenset[int]:
+    """Replay into what the flags ask for; the ids of the frames that were answered."""
+    answered = set()
     with ExitStack() as stack:
         log = stack.enter_context(LogWriter(args.out)) if args.out else None
         movie = (
@@ -145,7 +168,7 @@ def _play(
         )
         _write(log, replay.opening())
         for turn in _with_progress(console, replay.turns(), device.recording.total):
-            answered += 1
+            answered.add(turn.frame.frame_id)
             if turn.times is not None:
                 turn_times.record(turn.times.published - turn.times.synced)
             _write(log, turn.messages)
@@ -154,7 +177,7 @@ def _play(
                 picture = frame_to_rgb(turn.frame)
                 movie.add(draw_overlay(picture, scene_of(turn.answer), view, device.truth))
         _write(log, replay.closing())
-    return answered
+    return frozenset(answered)
 
 
 def _write(log: LogWriter | None, messages: Iterable[bytes]) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modeld.messaging import member_name
+
 SERVICES = ("modelV2", "drivingModelData", "cameraOdometry")
 TIMING_FIELDS = frozenset(
     {"logMonoTime", "frameDropPerc", "modelExecutionTime", "gpuExecutionTimeDEPRECATED"}
@@ -100,7 +102,7 @@ def _keyed(events: Iterable[Any]) -> Iterator[tuple[Key, Any]]:
     # A log can hold a frame id twice, when the cameras were restarted: the n-th meets the n-th.
     seen: Counter[tuple[str, int]] = Counter()
     for event in events:
-        service = event.which()
+        service = member_name(event)
         if service in SERVICES:
             frame = (service, getattr(event, service).frameId)
             yield (*frame, seen[frame]), event

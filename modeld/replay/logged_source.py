@@ -1,12 +1,16 @@
 """Opening a recorded route as a device."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from modeld.clock import Clock
 from modeld.errors import ModeldError
+from modeld.messaging import member_name
+from modeld.replay.compare import SERVICES
 from modeld.replay.device import device_profile
+from modeld.replay.log import read_events
 from modeld.replay.logged import (
     FIRST_HEIGHT,
     LEVEL,
@@ -53,6 +57,15 @@ def open_logged(
         close,
         lambda: _remarks(route),
     )
+
+
+def logged_answers(route: Route, frames: Collection[int]) -> Iterator[Any]:
+    """The model messages that a route holds of its own about `frames`, as `Event` readers."""
+    for segment in route.segments:
+        for event in read_events(segment.log):
+            service = member_name(event)
+            if service in SERVICES and getattr(event, service).frameId in frames:
+                yield event
 
 
 def _up_to_first_frame(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from modeld.errors import ModeldError
 from modeld.files import write_atomic
+from modeld.messaging import member_name
 from modeld.rig.latency import Sample
 from modeld.rig.recorder import STACKED, Row, stage_times
 
@@ -45,7 +46,7 @@ def read_curves(events: Iterable[Any]) -> ModelCurves:
     """Take the curves out of the modelV2 messages of a log."""
     curves = ModelCurves([], {name: [] for name in _SERIES})
     for event in events:
-        if event.which() != "modelV2":
+        if member_name(event) != "modelV2":
             continue
         curves.frames.append(event.modelV2.frameId)
         for name, value in _SERIES.items():

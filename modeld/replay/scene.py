@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modeld.calibration import VIEW_FROM_DEVICE, Intrinsics, rot_from_euler
+from modeld.messaging.events import enum_name
 
 Floats = npt.NDArray[np.float64]
 
@@ -87,7 +88,7 @@ def scene_of(event: Any) -> Scene:
         desired_curvature=model.action.desiredCurvature,
         desired_acceleration=model.action.desiredAcceleration,
         execution_time=model.modelExecutionTime,
-        confidence=str(model.confidence),
+        confidence=enum_name(model.confidence),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import av
 import pytest
+from routes import write_route
 from toy_driver import write_driver
 
 from modeld.cli import main
@@ -90,6 +91,19 @@ def test_logs_of_different_clips_differ(
     assert main(["compare", str(first), str(second)]) == 1
     assert "the logs differ" in capsys.readouterr().out
     assert main(["compare", str(first), str(second), "--tolerance", "10"]) == 0
+
+
+def test_a_route_is_compared_with_the_answers_that_it_holds(
+    replay: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    route = write_route(tmp_path, answers=lambda model, number: setattr(model, "frameAge", 3))
+    log, plots = tmp_path / "out.zst", tmp_path / "plots.png"
+    assert replay(route, "--out", str(log), "--plots", str(plots), "--frames", "3") == 0
+    shown = capsys.readouterr().out
+    assert "against the answers that the route holds" in shown
+    assert "3 messages compared" in shown
+    assert plots.read_bytes().startswith(b"\x89PNG")
+    assert [frame for frame, _ in answers(log)] == [100, 101, 102]
 
 
 def test_real_time_drops_nothing_when_the_network_is_quick(

@@ -5,11 +5,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
+from routes import PERIOD, START, event, write_route
 
-import msgschema
 from modeld.calibration import MEDMODEL, device_cameras, warp_matrix
 from modeld.cameras.frame import EndOfStreamError, Frame
 from modeld.cameras.nv12 import packed_layout
@@ -30,18 +29,7 @@ from modeld.replay.simulation import Recording
 from modeld.replay.sources import open_source
 
 LAYOUT = packed_layout(16, 8)
-PERIOD = 50_000_000
 WHOLE = Span()
-START = 7_000_000_000  # a log's clock is not this machine's
-
-
-def event(member: str, time: int, **values: Any) -> bytes:
-    built = msgschema.load().Event.new_message(logMonoTime=time, valid=True)
-    content = built.init(member)
-    for name, value in values.items():
-        setattr(content, name, value)
-    data: bytes = built.to_bytes()
-    return data
 
 
 def message(member: str, time: int, **values: Any) -> LoggedMessage:
@@ -207,33 +195,6 @@ def test_the_mount_follows_the_logs_calibration() -> None:
 )
 def test_pictures_belong_to_the_geometry_of_their_shape(size: tuple[int, int], camera: str) -> None:
     assert camera_of(size) == camera
-
-
-def write_route(folder: Path, count: int = 4) -> Path:
-    """A segment with a preview video whose pictures are grey: 40, 50, 60, …"""
-    segment = folder / "drive--0"
-    segment.mkdir()
-    with av.open(str(segment / "qcamera.ts"), "w", format="mpegts") as container:
-        stream = container.add_stream("libx264", rate=20)
-        stream.width, stream.height, stream.pix_fmt = 526, 298, "yuv420p"
-        stream.options = {"qp": "4", "preset": "ultrafast"}
-        for number in range(count):
-            frame = av.VideoFrame(526, 298, "yuv420p")
-            for plane, level in zip(frame.planes, (40 + 10 * number, 128, 128), strict=True):
-                plane.update(bytes([level]) * (plane.line_size * plane.height))
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    with LogWriter(segment / "rlog.zst") as log:
-        log.write(event("deviceState", START - 5, deviceType="mici"))
-        for number in range(count):
-            sof, eof = START + number * PERIOD, START + number * PERIOD + 20_000_000
-            where = {"frameId": 100 + number, "timestampSof": sof, "timestampEof": eof}
-            log.write(event("narrowRoadCameraState", eof, sensor="os04c10", **where))
-            log.write(event("extrinsicsCalibration", eof + 1, rpyCalib=[0.0, 0.01, 0.02]))
-            log.write(event("carState", eof + 2, vEgo=20.0 + number))
-            index = {"encodeId": number, "segmentId": number, "segmentNum": 0}
-            log.write(event("qNarrowRoadEncodeIdx", eof + 3, **where, **index))
-    return segment
 
 
 def test_a_route_from_its_files_through_the_daemon(tmp_path: Path) -> None:
