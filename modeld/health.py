@@ -9,7 +9,7 @@ import enum
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,8 +102,8 @@ class Health:
     rejected_on_wire: int = 0
     # What keeps the daemon from being all right for as long as it runs.
     standing: tuple[str, ...] = ()
-    # Sources that reconnect by themselves (cameras) say how often they did.
-    reconnects: Callable[[], int] = lambda: 0
+    # What the camera streams counted themselves, to be added to ours.
+    camera_counts: Callable[[], Mapping[Count, int]] = dict
 
     def __post_init__(self) -> None:
         self.started_ns = self.clock.monotonic_ns()
@@ -196,7 +196,8 @@ def fill_health(message: Any, health: Health, turns: Sequence[TurnTimes], now: i
     for count in Count:
         setattr(counters, count, health.counts[count])
     counters.rejectedMessages += health.rejected_on_wire
-    counters.reconnects = health.reconnects()
+    for count, more in health.camera_counts().items():
+        setattr(counters, count, health.counts[count] + more)
     message.uptimeNs = now - health.started_ns
     last = health.last_turn
     if last is not None:

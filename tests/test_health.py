@@ -91,7 +91,8 @@ def test_health_flows_without_frames() -> None:
 def test_health_message_holds_everything() -> None:
     told = Told()
     told.health.identity = Identity("sha256:ab", "small", "degraded", ("other driver", "unpinned"))
-    told.health.reconnects = lambda: 4
+    told.health.camera_counts = lambda: {Count.RECONNECTS: 4, Count.REJECTED_FRAMES: 5}
+    told.health.report(Count.REJECTED_FRAMES, "short")
     told.health.rejected_on_wire = 2
     told.health.report(Count.REJECTED_MESSAGES, "bad")
     told.health.report(Count.OUT_OF_SYNC, "apart")
@@ -109,6 +110,7 @@ def test_health_message_holds_everything() -> None:
     assert (counters.frames, counters.drops, counters.reconnects) == (3, 3, 4)
     assert (counters.rejectedMessages, counters.outOfSyncPairs) == (3, 1)
     assert counters.deadlineMisses == 1
+    assert counters.rejectedFrames == 6
     assert message.lastFrameId == 2
     assert message.lastFrameEof == 1098 * MS
     assert message.lastFrameAgeNs == 102 * MS

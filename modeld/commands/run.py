@@ -228,14 +228,18 @@ def _wait_for_cameras(
         while not stop.is_set():
             source = search.poll(_SEARCH_S)
             if source is not None:
-                health.reconnects = partial(_reconnects, source)
+                health.camera_counts = partial(_camera_counts, source)
                 return source
             health.enter(health.state, f"waiting for cameras at {config.socket_path}")
     return None
 
 
-def _reconnects(source: VisionIpcSource) -> int:
-    return sum(counters.reconnected for counters in source.counters.values())
+def _camera_counts(source: VisionIpcSource) -> dict[Count, int]:
+    streams = source.counters.values()
+    return {
+        Count.RECONNECTS: sum(stream.reconnected for stream in streams),
+        Count.REJECTED_FRAMES: sum(stream.rejected for stream in streams),
+    }
 
 
 def _publish_health(pub: PubMaster, health: Health) -> None:
