@@ -178,9 +178,10 @@ def _line_errors(said: Array, true: Array, weight: Array, distance: float) -> Ar
     said, true, weight = (x.reshape(shape)[:, :, 0] for x in (said, true, weight))
     index = int(np.searchsorted(X_IDXS, distance))
     share = (distance - X_IDXS[index - 1]) / (X_IDXS[index] - X_IDXS[index - 1])
-    error = np.abs(said - true)
-    signed = (said - true)[:, index - 1] * (1 - share) + (said - true)[:, index] * share
-    return np.abs(signed)[(weight[:, index] > 0) & np.isfinite(error[:, index])]
+    error = said - true
+    signed = error[:, index - 1] * (1 - share) + error[:, index] * share
+    kept: Array = np.abs(signed)[weight[:, index] > 0]
+    return kept
 
 
 def _path_errors(said: Array, true: Array, when: float = 2.0) -> Array:

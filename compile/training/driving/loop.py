@@ -165,10 +165,14 @@ class Trainer:
                 f"the loss became {values[0]} at step {self.step_number}; "
                 "resume from the last checkpoint with a lower rate"
             )
+        total, numbers, chances, choices = (float(value) for value in values)
         return Report(
-            self.step_number,
-            self.progress(),
-            *(float(value) for value in values),
+            step=self.step_number,
+            progress=self.progress(),
+            loss=total,
+            numbers=numbers,
+            chances=chances,
+            choices=choices,
             rate=self.rate(),
             samples_per_second=steps_per_second * self.config.sequences * self.config.steps_each,
             seconds=self.seconds,

@@ -59,4 +59,4 @@ def choice_loss(outputs: Tensor, choices: Tensor) -> Tensor:
 
 
 def _width(head: str) -> int:
-    return _SLICES[head].stop - _SLICES[head].start
+    return len(range(_SLICES[head].start, _SLICES[head].stop))

@@ -30,7 +30,7 @@ def draw_errors(metrics: "Metrics") -> bytes:
     axes[4].plot(true, said, ".", markersize=2)
     axes[4].set(title="curvature", xlabel="true, 1/m", ylabel="said, 1/m")
     chance = 1 / (1 + np.exp(-metrics.scores))
-    bins = np.linspace(0, 1, 41)
+    bins = list(np.linspace(0, 1, 41))
     axes[5].hist(chance[metrics.painted > 0.5], bins, alpha=0.6, label="painted")
     axes[5].hist(chance[metrics.painted < 0.5], bins, alpha=0.6, label="not there")
     axes[5].set(title="lane line probability", yscale="log")
@@ -39,7 +39,7 @@ def draw_errors(metrics: "Metrics") -> bytes:
 
 
 def _histogram(axis: Axes, errors: np.ndarray, title: str, unit: str, end: float) -> None:
-    axis.hist(np.minimum(errors, end), np.linspace(0, end, 61))
+    axis.hist(np.minimum(errors, end), list(np.linspace(0, end, 61)))
     if len(errors):
         axis.axvline(float(np.median(errors)), color="black")
         title += f": median {np.median(errors):.3f}"

@@ -133,7 +133,8 @@ def _meta(moment: Moment, truth: Truth) -> Floats:
 
 
 def _one_hot(desire: Floats) -> Floats:
-    return np.eye(8, dtype=np.float32)[desire.astype(int)]
+    shares: Floats = np.eye(8, dtype=np.float32)[desire.astype(int)]
+    return shares
 
 
 def _desires_ahead(moment: Moment) -> Floats:

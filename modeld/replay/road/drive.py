@@ -67,7 +67,7 @@ class Moment:
 
 def steer_rate(speed: Floats) -> Floats:
     """How fast a car at `speed` m/s returns to its lane's middle, 1/s."""
-    return _STEER_RATE * np.minimum(speed / _STEER_SPEED, 1)
+    return np.asarray(_STEER_RATE * np.minimum(speed / _STEER_SPEED, 1), np.float32)
 
 
 class Drive:
@@ -114,7 +114,7 @@ class Drive:
 
     @property
     def _agility(self) -> Floats:
-        return np.minimum(self.speed / _STEER_SPEED, 1)
+        return np.asarray(np.minimum(self.speed / _STEER_SPEED, 1), np.float32)
 
     def _mount(self, draw: Draw) -> None:
         self._pitch, self._roll = draw.normal(0.006), draw.normal(0.008)
@@ -149,7 +149,8 @@ class Drive:
     def _plan_lane_change(self, draw: Draw) -> None:
         side = np.where(draw.chance(0.5), -1, 1)
         yellow = np.where(self.scene["drives_left"] > 0, 1, -1)
-        room = np.where(side < 0, self.scene["left"], self.scene["right"]) > 0
+        lanes: np.ndarray = np.where(side < 0, self.scene["left"], self.scene["right"])
+        room = lanes > 0
         room &= ~((self.scene["two_way"] > 0) & (side == yellow)) & (self.speed > 8)
         self._change_side = np.where(room & draw.chance(0.15), side, 0)
         self._change_time = draw.between(0.2, 5)
@@ -204,10 +205,11 @@ class Drive:
         self._car_x = np.where(self._car_x > 320, self._car_x - 370, self._car_x)
 
     def _curvature(self) -> Floats:
-        return self._bend * np.sin(2 * np.pi * self._along / self._wave + self._phase)
+        turn = np.sin(2 * np.pi * self._along / self._wave + self._phase)
+        return np.asarray(self._bend * turn, np.float32)
 
     def _lane(self) -> Floats:
-        return np.rint(self.offset / self.scene["lane_width"])
+        return np.asarray(np.rint(self.offset / self.scene["lane_width"]), np.float32)
 
     def _lead(self) -> tuple[np.ndarray, np.ndarray]:
         """Index of the nearest vehicle ahead in our lane, and its distance."""
@@ -276,7 +278,7 @@ class Drive:
     def _across(scene: Scene, x: np.ndarray, aside: np.ndarray) -> Floats:
         y = scene["c0"] + x * (scene["c1"] + x * (scene["c2"] + x * scene["c3"]))
         slope = scene["c1"] + x * (2 * scene["c2"] + 3 * x * scene["c3"])
-        return (y + aside * np.sqrt(1 + slope * slope)).astype(np.float32)
+        return np.asarray(y + aside * np.sqrt(1 + slope * slope), np.float32)
 
     def _place_vehicles(self, scene: Scene) -> None:
         """Vehicle parameters from far to near, which is the order of painting."""
@@ -285,16 +287,16 @@ class Drive:
         aside = np.take_along_axis(self._aside(), order, 1)
         on = np.take_along_axis(self._car_on, order, 1) & (x < 300)
         oncoming = np.take_along_axis(self._oncoming, order, 1)
-        looks = {}
         for part in VEHICLE_FIXED:
-            name = lambda i, part=part: (
-                f"lamp{i}_{part[5:]}" if "lamp" in part else f"car{i}_{part}"
-            )
-            table = np.stack([self.scene[name(i)] for i in range(VEHICLES)], 1)
-            looks[part] = (name, np.take_along_axis(table, order, 1))
+            lamp = part.startswith("lamp_")
+            names = [
+                f"{part.replace('_', f'{i}_')}" if lamp else f"car{i}_{part}"
+                for i in range(VEHICLES)
+            ]
+            looks = np.stack([self.scene[name] for name in names], 1)
+            looks = np.take_along_axis(looks, order, 1)
+            scene |= {name: looks[:, i] for i, name in enumerate(names)}
         for i in range(VEHICLES):
-            for name, table in looks.values():
-                scene[name(i)] = table[:, i]
             for channel in "gb":  # oncoming vehicles show white lamps
                 name = f"lamp{i}_{channel}"
                 scene[name] = np.where(oncoming[:, i], 0.9 * scene[f"lamp{i}_r"], scene[name])

@@ -44,8 +44,8 @@ class Painter:
         self._detail = detail
         # Values stand for the middle of their block of pixels.
         middle = (coarse - 1) / 2
-        columns = np.arange(0, layout.width, coarse, np.float32) + np.float32(middle)
-        rows = np.arange(0, layout.height, coarse, np.float32) + np.float32(middle)
+        columns = np.arange(0, layout.width, coarse).astype(np.float32) + np.float32(middle)
+        rows = np.arange(0, layout.height, coarse).astype(np.float32) + np.float32(middle)
         self._u, self._v = np.meshgrid(columns, rows)
 
     def __call__(self, scene: Mapping[str, npt.NDArray[np.float32]]) -> Bytes:
@@ -54,24 +54,24 @@ class Painter:
         data = np.zeros(layout.bytes, np.uint8)
         bright, tinted = _planes(data, layout)
         rgb = pixel_rgb(_MATHS, scene, self._camera, self._u, self._v, self._detail)
-        bright[:] = self._spread(luma(_MATHS, rgb), *bright.shape)
+        bright[:] = self._spread(luma(_MATHS, rgb), bright.shape)
         # Chroma samples lie on the upper left luma pixel of their four.
         step = 2 if self._coarse == 1 else 1
         corners = tuple(channel[::step, ::step] for channel in rgb)
         for index, plane in enumerate(chroma(_MATHS, corners)):
-            tinted[..., index] = self._spread(plane, *tinted.shape[:2], 2 // step)
+            tinted[..., index] = self._spread(plane, tinted.shape, 2 // step)
         return data
 
     def _spread(
-        self, values: npt.NDArray[np.float32], height: int, width: int, shrink: int = 1
+        self, values: npt.NDArray[np.float32], shape: tuple[int, ...], shrink: int = 1
     ) -> Bytes:
         """Values of blocks as a plane of pixels; `shrink` halves the block for chroma."""
         plane = values.astype(np.uint8)
         if self._coarse == 1:
             return plane
         # Pixel i of a plane that is `shrink` times smaller lies in block i * shrink // coarse.
-        columns = np.arange(width) * shrink // self._coarse
-        rows = np.arange(height) * shrink // self._coarse
+        columns = np.arange(shape[1]) * shrink // self._coarse
+        rows = np.arange(shape[0]) * shrink // self._coarse
         spread: Bytes = plane[rows][:, columns]
         return spread
 

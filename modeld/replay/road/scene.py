@@ -1,14 +1,16 @@
 """The scene's parameters by name, and random scenes drawn from the ranges that roads have.
 
-A scene is a dict from parameter name to a float32 array over drives, (drives,). What changes
-from frame to frame is set by `drive`; the rest is drawn here once per drive.
+A scene is a dict from parameter name to an array over drives, (drives,), float32 when painted.
+What changes from frame to frame is set by `drive`; the rest is drawn here once per drive.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
-Scene = dict[str, Floats]
+Scene = dict[str, Any]
 
 LINES = 6  # marking slots, at (slot - 2.5) lane widths right of the first lane's middle
 WALLS = 4  # trees left and right, then barriers left and right
@@ -105,7 +107,7 @@ def _draw_layout(draw: Draw, scene: Scene) -> None:
     """Lanes, edges and the camera above them. `left` and `right` count lanes besides the first."""
     width = draw.either(0.75, draw.between(3.3, 3.9), draw.between(2.7, 4.2))
     left, right = draw.whole(LANES_ASIDE + 1), draw.whole(LANES_ASIDE + 1)
-    scene["lane_width"], scene["left"], scene["right"] = width, left, right  # type: ignore[assignment]
+    scene["lane_width"], scene["left"], scene["right"] = width, left, right
     # Traffic comes towards us in the lanes beyond the line to the driver's side.
     scene["drives_left"] = draw.sometimes(0.25, 1, 1)
     scene["two_way"] = draw.sometimes(0.3, 1, 1)
@@ -174,7 +176,7 @@ def _draw_pavement(draw: Draw, scene: Scene) -> None:
         "cracks": draw.sometimes(0.3, 0, 0.08),
         "seam": draw.between(-5, 5),
         "seams": draw.sometimes(0.4, -0.4, 0.6),
-        "joint_rate": 1 / draw.between(4, 20),
+        "joint_rate": np.float32(1) / draw.between(4, 20),
         "joints": draw.sometimes(0.3, 0, 0.5),
         "resurfaced": draw.between(0, 250),
         "resurfacing": draw.sometimes(0.2, -0.6, 2.0),

@@ -106,7 +106,7 @@ def _mixed(x: Colour, y: Colour, share: Array) -> Colour:
 
 
 def _select(maths: Maths, mask: Array, x: Colour, y: Colour) -> Colour:
-    return tuple(maths.where(mask, a, b) for a, b in zip(x, y, strict=True))  # type: ignore[return-value]
+    return tuple(maths.where(mask, a, b) for a, b in zip(x, y, strict=True))
 
 
 def _named(p: Parameters, name: str) -> Colour:
