@@ -135,6 +135,8 @@ def _serve(
         problems = enter_realtime(config.realtime)
         health.add_standing(*problems)
         daemon.run(stop, args.frames)
+        for remark in recording.remarks() if recording is not None else ():
+            logging.getLogger(__name__).warning("%s", remark)
     finally:
         source.close()
 
