@@ -58,6 +58,8 @@ class BuildRequest:
 
     model: Path
     out: Path
+    # Where `model` is the vision part of a driving network: its policies.
+    policies: tuple[Path, ...] = ()
     cameras: tuple[Camera, ...] = ()
     device: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -82,7 +84,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     use_device(device)
 
     progress.stage("reading the model")
-    imported = import_model(request.model, request.dims)
+    imported = import_model(request.model, request.dims, request.policies)
     check_operators(imported.model)
     inputs = _inputs(imported, request)
     samples = {
@@ -98,6 +100,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
         request.cameras,
+        imported.generation,
     )
     progress.stage("running the captured kernels")
     require_no_update_in_place(traced.captured.program)

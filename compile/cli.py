@@ -37,7 +37,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="compile an ONNX file into an artifact directory")
-    build.add_argument("model", type=Path, metavar="MODEL.onnx")
+    build.add_argument(
+        "model",
+        type=Path,
+        nargs="+",
+        metavar="MODEL.onnx",
+        help="the model; of a driving network in several files: vision, then its policies",
+    )
     build.add_argument("--out", type=Path, required=True, metavar="DIR", help="artifact directory")
     build.add_argument(
         "--camera",
@@ -214,8 +220,9 @@ def _build(args: argparse.Namespace) -> int:
     from compile.progress import StderrProgress
 
     request = BuildRequest(
-        model=args.model,
+        model=args.model[0],
         out=args.out,
+        policies=tuple(args.model[1:]),
         cameras=tuple(args.camera),
         device=args.device,
         dims=dict(args.dim),

@@ -1,8 +1,9 @@
-"""Which interface a model has: today's driving network, or any other one (`generic`).
+"""Which interface a model has: that of a driving network, or any other one (`generic`).
 
 A driving network takes `new_img` (two warped frames) and small inputs, keeps its history in
 state tensors, each input X paired with an output next_X, and gives one flat `outputs` vector
-whose heads are listed in its metadata.
+whose heads are listed in its metadata. Networks of past generations have been wrapped into this
+interface before (`compile.generations`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,9 +49,15 @@ class ModelInterface:
 
 
 def recognise(
-    interface: ModelInterface, frozen: Sequence[FrozenInput], cameras: Sequence[Camera]
+    interface: ModelInterface,
+    frozen: Sequence[FrozenInput],
+    cameras: Sequence[Camera],
+    generation: str = IMAGE_INPUT,
 ) -> Contract:
-    """The contract of a model. Raises ModeldError when a driving model's parts do not fit."""
+    """The contract of a model; `generation` if it is a driving network.
+
+    Raises ModeldError when a driving model's parts do not fit.
+    """
     pairs = _state_pairs(interface)
     inputs = {tensor.name: tensor for tensor in interface.inputs}
     if IMAGE_INPUT not in inputs:
@@ -62,7 +69,7 @@ def recognise(
         return _contract("generic", "generic", interface, pairs, frozen, (), ())
     slices = _check_driving(interface, pairs)
     return _contract(
-        "driving", "new_img", interface, pairs, frozen, slices, tuple(cameras) or DEFAULT_CAMERAS
+        "driving", generation, interface, pairs, frozen, slices, tuple(cameras) or DEFAULT_CAMERAS
     )
 
 
