@@ -8,12 +8,12 @@ from modeld.replay.device import NS
 
 # From start of frame to end of frame: exposure and read-out of the last row.
 READOUT_NS = 20_000_000
+_PERIOD_NS = NS // MODEL_RUN_HZ
 
 
 class Pace(Protocol):
     """Decides which frame number is next, and when."""
 
-    period_ns: int
     real_time: bool
 
     def eof(self, number: int) -> int:
@@ -58,7 +58,6 @@ class ReplayClock:
 class Lockstep:
     """Every frame in order, each as soon as it is asked for; the clock follows the frames."""
 
-    period_ns = NS // MODEL_RUN_HZ
     real_time = False
 
     def __init__(self, clock: ReplayClock) -> None:
@@ -66,7 +65,7 @@ class Lockstep:
 
     def eof(self, number: int) -> int:
         """A recording starts one period after zero, whenever it is replayed."""
-        return (number + 1) * self.period_ns + READOUT_NS
+        return (number + 1) * _PERIOD_NS + READOUT_NS
 
     def wait(self, last: int, timeout_s: float, newest: bool) -> int:
         """The next number, always."""
@@ -83,7 +82,7 @@ class RealTime:
     real_time = True
 
     def __init__(self, clock: Clock, rate_hz: float, first: int) -> None:
-        self.period_ns = round(NS / rate_hz)
+        self._period_ns = round(NS / rate_hz)
         self._clock = clock
         self._first = first
         self._start: int | None = None
@@ -91,7 +90,7 @@ class RealTime:
     def eof(self, number: int) -> int:
         """Counted from the first request; only asked for after it."""
         start = self._start if self._start is not None else self._clock.monotonic_ns()
-        return start + READOUT_NS + (number - self._first) * self.period_ns
+        return start + READOUT_NS + (number - self._first) * self._period_ns
 
     def wait(self, last: int, timeout_s: float, newest: bool) -> int | None:
         """Sleep until the next frame's end, unless one is already there."""
@@ -105,7 +104,7 @@ class RealTime:
         if ahead > 0:
             self._clock.sleep(ahead / NS)
         elif newest:
-            return last + 1 + (-ahead // self.period_ns)
+            return last + 1 + (-ahead // self._period_ns)
         return last + 1
 
     def arrived(self, number: int) -> None:

@@ -97,7 +97,6 @@ class SimulatedDevice:
     ) -> None:
         self.recording = recording
         self.clock = clock
-        self.period_ns = pace.period_ns
         self.transport = MemoryTransport()
         # Frames that this source, not the daemon, was late with.
         self._late = 0

@@ -38,14 +38,12 @@ class Recorder:
         self.rows: deque[Row] = deque(maxlen=_KEPT_FRAMES)
         self.answers = 0
         self.invalid = 0
-        self.last_frame_id = -1
         self._loop = OpenLoop(period_ns)
         self._unmatched: dict[int, Answer] = {}
 
     def answered(self, answer: Answer, valid: bool) -> None:
         """A modelV2 message arrived."""
         self.answers += 1
-        self.last_frame_id = answer.frame_id
         if self.answers <= WARMUP_FRAMES:
             return
         self.invalid += not valid

@@ -71,4 +71,7 @@ def test_real_time_skips_to_the_newest_frame_but_not_for_queues() -> None:
 
 
 def test_the_rate_sets_the_period() -> None:
-    assert RealTime(FakeClock(), 40, first=0).period_ns == 25_000_000
+    clock = FakeClock()
+    pace = RealTime(clock, 40, first=0)
+    assert pace.wait(-1, 0.1, newest=True) == 0
+    assert pace.eof(3) - pace.eof(0) == 75_000_000
