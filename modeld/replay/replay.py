@@ -23,8 +23,8 @@ from modeld.replay.simulation import RecordedDevice
 class ReplayedTurn:
     """One answered frame: the frame, its modelV2 `Event`, and all messages since the last turn.
 
-    `messages` are in order of their time, the device's before the daemon's. `times` is None when
-    the answer was not sound. `frame` is valid until the next turn.
+    `messages` are the device's in order of their time, then the daemon's: in lock-step always the
+    same order, however long the answer took. `times` is None when the answer was not sound. `frame` is valid until the next turn.
     """
 
     frame: Frame
