@@ -5,7 +5,8 @@ from pathlib import Path
 
 import onnx
 
-from compile.fuse import anchors
+from compile.fuse import anchors, row_anchors
+from compile.fuse.composites import combine
 from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
@@ -22,6 +23,9 @@ _FINDERS = {
     "GlobalAveragePool": anchors.find_pooling,
     "GlobalMaxPool": anchors.find_pooling,
     "Concat": anchors.find_mix,
+    "Softmax": row_anchors.find_softmax,
+    "LayerNormalization": row_anchors.find_normalisation,
+    "Normalise": row_anchors.find_normalisation,
 }
 
 
@@ -33,6 +37,7 @@ def fuse(
     External weights are read from `base_dir` and are inside the result.
     """
     graph = Graph(model, base_dir)
+    combine(graph)
     Emitter(graph, find_items(graph), tiles).run()
     return graph.to_model([DOMAIN])
 
@@ -41,22 +46,21 @@ def find_items(graph: Graph) -> list[Item]:
     """Everything that kernels of ours compute, in execution order."""
     items: list[Item] = []
     maps: set[str] = set()
-    taken: set[int] = set()
     for node in list(graph.nodes):
-        if id(node) in taken:
+        if id(node) in graph.taken:
             continue
         item = _find(graph, node, maps)
         if item is None:
             continue
         items.append(item)
-        taken |= {id(n) for n in item.nodes}
+        graph.taken |= {id(n) for n in item.nodes}
         if item.is_map:
             maps.add(item.chain.output)
     return items
 
 
 def _find(graph: Graph, node: onnx.NodeProto, maps: set[str]) -> Item | None:
-    finder = _FINDERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    finder = _FINDERS.get(node.op_type) if node.domain in ("", "ai.onnx", DOMAIN) else None
     if finder is None:
         start = next((name for name in node.input if name in maps), None)
         return anchors.find_elementwise(graph, node, start) if start else None

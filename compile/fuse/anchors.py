@@ -124,10 +124,14 @@ def find_transposed(graph: Graph, node: onnx.NodeProto) -> Item | None:
 
 
 def find_matrix(graph: Graph, node: onnx.NodeProto) -> Item | None:
-    """MatMul or Gemm with a constant second factor."""
+    """MatMul or Gemm; with a constant second factor of rank 2, or of two varying matrices."""
     chain = start_chain(graph, node, channel_axis=1)
     first, matrix = graph.shape(node.input[0]), graph.constants.get(node.input[1])
-    if chain is None or first is None or matrix is None or matrix.dtype != np.float32:
+    if chain is None or first is None:
+        return None
+    if matrix is None:
+        return find_matrix_product(graph, node, chain)
+    if matrix.dtype != np.float32:
         return None
     if matrix.ndim != 2 or len(first) < 2 or not graph.is_float(node.input[0]):
         return None
@@ -144,7 +148,7 @@ def find_matrix(graph: Graph, node: onnx.NodeProto) -> Item | None:
         product = gemv.Product(length, outputs, tuple(chain.steps))
         name = f"{node.input[1]}/packed"
         packed = gemv.pack_matrix(matrix)
-        return _flat_item(node, chain, "Dense", product, (name, packed))
+        return flat_item(node, chain, "Dense", product, [(name, packed)])
     conv = Convolution(
         MapShape(1, length, 1, rows),
         length,
@@ -159,16 +163,51 @@ def find_matrix(graph: Graph, node: onnx.NodeProto) -> Item | None:
         tuple(chain.steps),
     )
     packed = pack_conv_weights(matrix.T[:, :, None, None])
-    return _flat_item(node, chain, "Convolution", conv, (f"{node.input[1]}/packed", packed))
+    return flat_item(node, chain, "Convolution", conv, [(f"{node.input[1]}/packed", packed)])
 
 
-def _flat_item(
-    node: onnx.NodeProto, chain: Chain, operator: str, spec: object, weights: tuple[str, Array]
+def find_matrix_product(graph: Graph, node: onnx.NodeProto, chain: Chain) -> Item | None:
+    """MatMul of two varying matrices, or of as many pairs as the leading axes say."""
+    first, second = (graph.shape(name) for name in node.input[:2])
+    if node.op_type != "MatMul" or first is None or second is None or len(second) < 2:
+        return None
+    if first[:-2] != second[:-2] or second[-1] % LANES or first[-2] == 1:
+        return None
+    if not (graph.is_float(node.input[0]) and graph.is_float(node.input[1])):
+        return None
+    follow(graph, chain)
+    batch, rows = math.prod(first[:-2]), first[-2]
+    conv = Convolution(
+        MapShape(batch, first[-1], 1, rows),
+        first[-1],
+        MapShape(batch, second[-1], 1, rows),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        NHWC,
+        NHWC,
+        tuple(chain.steps),
+        matrix=True,
+    )
+    return flat_item(node, chain, "Convolution", conv)
+
+
+def flat_item(
+    node: onnx.NodeProto,
+    chain: Chain,
+    operator: str,
+    spec: object,
+    weights: Sequence[tuple[str, Array]] = (),
 ) -> Item:
+    """An item on tensors in ONNX's own layout. Without weights all inputs are read."""
+
     def build(layouts: list[str], out: str) -> tuple[str, dict[str, object]]:
         return operator, {"spec": spec, "shape": chain.shape}
 
-    return Item(node, chain, [node.input[0]], False, (NCHW,), build, [weights], is_map=False)
+    reads = [node.input[0]] if weights else list(node.input)
+    return Item(node, chain, reads, False, (NCHW,), build, list(weights), is_map=False)
 
 
 def find_pooling(graph: Graph, node: onnx.NodeProto) -> Item | None:

@@ -23,11 +23,15 @@ class Graph:
     def __init__(self, model: onnx.ModelProto, base_dir: Path | None = None) -> None:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-        self._model = model
+        self._model = onnx.ModelProto()
+        self._model.CopyFrom(model)
+        model = self._model
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self.nodes = list(model.graph.node)
         self.constants = {t.name: array_of(t, base_dir) for t in model.graph.initializer}
         self.outputs = [o.name for o in model.graph.output]
+        # Nodes that some kernel computes already, by id.
+        self.taken: set[int] = set()
         self._types: dict[str, tuple[int, tuple[int, ...] | None]] = {}
         self._readers: dict[str, list[onnx.NodeProto]] | None = None
         self._makers: dict[str, onnx.NodeProto] | None = None
@@ -69,9 +73,10 @@ class Graph:
         return self._readers.get(name, [])
 
     def sole_reader(self, name: str) -> onnx.NodeProto | None:
-        """The one node that reads a value once, if nobody else does and it is no output."""
+        """The one node that reads a value once, if it is still free and the value no output."""
         readers = self.readers(name)
-        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+        alone = len(readers) == 1 and name not in self.outputs
+        return readers[0] if alone and id(readers[0]) not in self.taken else None
 
     def attribute(self, node: onnx.NodeProto, name: str, default: Any = None) -> Any:
         """An attribute's value; text as str."""
@@ -135,11 +140,18 @@ class Graph:
         for node in self.nodes:
             for i, name in enumerate(node.input):
                 node.input[i] = renamed.get(name, name)
-            if node.op_type == "Identity" and node.output[0] not in self.outputs:
+            if self._hands_on(node):
                 renamed[node.output[0]] = node.input[0]
             elif not self._fold_node(node):
                 kept.append(node)
         self.nodes = kept
+
+    def _hands_on(self, node: onnx.NodeProto) -> bool:
+        if node.op_type == "Cast" and self.is_float(node.input[0]):
+            same = self.attribute(node, "to") == onnx.TensorProto.FLOAT
+        else:
+            same = node.op_type == "Identity"
+        return same and node.output[0] not in self.outputs
 
     def _fold_node(self, node: onnx.NodeProto) -> bool:
         shape = self.shape(node.input[0]) if node.op_type == "Shape" else None

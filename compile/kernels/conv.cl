@@ -11,7 +11,7 @@ INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restri
     float16 w[BLOCKS];
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
-      w[b] = vload16(kx * channels + c, weights + b * WEIGHT_BLOCK);
+      w[b] = vload16(0, weights + (kx * channels + c) * WEIGHT_STEP + b * WEIGHT_BLOCK);
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) {
       const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
@@ -54,7 +54,7 @@ INLINE void tile(
       const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
       if (y < 0 || y >= IN_HEIGHT) continue;
       accumulate_row(sum, in + block_in * IN_BLOCK + y * IN_WIDTH * IN_PIXEL,
-                 weights + (block_in * KERNEL_HEIGHT + ky) * 16 * KERNEL_WIDTH * 16, 16, column,
+                 weights + (block_in * KERNEL_HEIGHT + ky) * 16 * KERNEL_WIDTH * WEIGHT_STEP, 16, column,
                  checked);
     }
   }
@@ -63,7 +63,7 @@ INLINE void tile(
     const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
     if (y < 0 || y >= IN_HEIGHT) continue;
     accumulate_row(sum, in + IN_BLOCKS * IN_BLOCK + y * IN_WIDTH * IN_PIXEL,
-               weights + (IN_BLOCKS * KERNEL_HEIGHT * 16 + ky * IN_TAIL) * KERNEL_WIDTH * 16,
+               weights + (IN_BLOCKS * KERNEL_HEIGHT * 16 + ky * IN_TAIL) * KERNEL_WIDTH * WEIGHT_STEP,
                IN_TAIL, column, checked);
   }
 #endif
@@ -92,7 +92,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
   const int batch = get_global_id(1) / OUT_HEIGHT, row = get_global_id(1) % OUT_HEIGHT;
   const int block = get_global_id(2) * BLOCKS;
   in += IN_OFFSET + batch * IN_BATCH + (block % OUT_BLOCKS / GROUP_OUT_BLOCKS) * GROUP_IN_OFFSET;
-  weights += block * WEIGHT_BLOCK;
+  weights += block * WEIGHT_BLOCK + batch * WEIGHT_BATCH;
   const int base = batch * OUT_BATCH;
   const int first = get_global_id(0) * SPAN;
   for (int t = first; t < min(first + SPAN, TILES); t++) {

@@ -23,6 +23,8 @@ class Convolution:
     of channels that is read in place; `in_map` is then the whole tensor. `upscale` makes it a
     transposed convolution whose kernel is as large as its stride: a pointwise convolution with
     one set of weights for each place in the square of outputs that an input pixel becomes.
+    `matrix`: the weights are no constants but a (channels in, channels out) matrix for each item
+    of the batch, stored by rows; channels out are whole blocks then.
     """
 
     in_map: MapShape
@@ -38,6 +40,7 @@ class Convolution:
     steps: tuple[str, ...] = ()
     in_offset: int = 0
     upscale: tuple[int, int] = (1, 1)
+    matrix: bool = False
 
     @property
     def macs(self) -> int:
@@ -107,7 +110,9 @@ def cycles(conv: Convolution, tile: Tile) -> float:
         _tile_cycles(tile.blocks, pixels, steps) for pixels in tile_widths(width, tile.pixels)
     )
     groups = all_blocks(conv) // tile.blocks
-    return conv.out_map.batch * height * groups * row
+    # A last tile that is smaller is a second variant to compile.
+    uneven = 1.02 if width % tile.pixels else 1.0
+    return conv.out_map.batch * height * groups * row * uneven
 
 
 def _tile_cycles(blocks: int, pixels: int, steps: int) -> float:
@@ -146,7 +151,8 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "PIXELS": tile.pixels,
         "SPAN": tile.span,
         "TILES": tiles,
-        "CHANNEL_UNROLL": 4,
+        # More would cost more time in OpenCL's compiler than it gains here.
+        "CHANNEL_UNROLL": 2 if conv.kernel == (1, 1) else 1,
         "KERNEL_HEIGHT": conv.kernel[0],
         "KERNEL_WIDTH": conv.kernel[1],
         "STRIDE_Y": conv.stride[0],
@@ -161,7 +167,9 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "OUT_WIDTH": width,
         "IN_BLOCKS": per_group // LANES,
         "IN_TAIL": per_group % LANES,
-        "WEIGHT_BLOCK": per_group * math.prod(conv.kernel) * LANES,
+        "WEIGHT_STEP": conv.out_map.channels if conv.matrix else LANES,
+        "WEIGHT_BLOCK": LANES if conv.matrix else per_group * math.prod(conv.kernel) * LANES,
+        "WEIGHT_BATCH": per_group * conv.out_map.channels if conv.matrix else 0,
         "GROUP_OUT_BLOCKS": group_blocks(conv),
         "GROUP_IN_OFFSET": per_group // LANES * into["BLOCK"],
         "IN_OFFSET": conv.in_offset,

@@ -28,7 +28,7 @@ def render(spec: Elementwise) -> Kernel:
     if spec.layout == BLOCKED:
         block = f"(i) / {shape[2] * shape[3]} % {shape[1]}"
     else:
-        block = f"(i) % {max(1, shape[-1] // LANES)}"
+        block = f"(i) % {max(1, math.prod(shape[-1:]) // LANES)}"
     span = max(1, min(_SPAN, vectors // 8))
     name = f"elementwise_{elements}"
     values: dict[str, int | str] = {

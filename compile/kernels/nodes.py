@@ -5,9 +5,9 @@ from typing import Any
 
 from tinygrad import Tensor
 
-from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool
+from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool, rows
 from compile.kernels.launch import launch
-from compile.kernels.layout import BLOCKED
+from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
 from compile.ops.registry import Context, Op
 
@@ -39,6 +39,12 @@ def _elementwise(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     return launch(elementwise.render(described), [described.shape], inputs, context.label)[0]
 
 
+def _step(x: Tensor, step: str, context: Context) -> Tensor:
+    shape = tuple(int(size) for size in x.shape)
+    kernel = elementwise.render(elementwise.Elementwise(shape, NCHW, (step,)))
+    return launch(kernel, [shape], [x], context.label)[0]
+
+
 def _pool(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     described = decode(pool.Pooling, spec)
     out = described.out_map.stored(BLOCKED)
@@ -49,6 +55,11 @@ def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     described = decode(mix.Mix, spec)
     out = described.out_map.stored(BLOCKED)
     return launch(mix.render(described), [out], inputs, context.label)[0]
+
+
+def _rows(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
+    kernel = rows.render(decode(rows.Rows, spec))
+    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
 
 
 def _from_blocked(x: Tensor, channels: int) -> Tensor:
@@ -62,7 +73,9 @@ OPS = (
     Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
+    Op("Step", _step, domain=DOMAIN, context=True),
     Op("Pool", _pool, domain=DOMAIN, context=True),
     Op("Mix", _mix, domain=DOMAIN, context=True),
+    Op("Rows", _rows, domain=DOMAIN, context=True),
     Op("FromBlocked", _from_blocked, domain=DOMAIN),
 )
