@@ -15,13 +15,14 @@ from compile.assemble import Parts, assemble
 from compile.attribution import Attribution, attribute
 from compile.capture import Capture, CapturedRun, device_tensor, materialize
 from compile.contract import declared_tensor, read_interface, recognise
+from compile.coverage import check_coverage
 from compile.device import use_device
 from compile.emit import check_target, staged, write_artifact
 from compile.importer import ImportedModel, import_model
 from compile.kernels import kernel_ops
 from compile.kernels.select import own_kernels
 from compile.memory import plan_memory
-from compile.operators import check_operators, is_quantised
+from compile.operators import is_quantised
 from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
@@ -85,7 +86,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
 
     progress.stage("reading the model")
     imported = import_model(request.model, request.dims, request.policies)
-    check_operators(imported.model)
+    check_coverage(imported.model)
     inputs = _inputs(imported, request)
     samples = {
         seed: random_inputs(inputs, seed, request.reference_inputs if n == 0 else None)

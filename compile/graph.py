@@ -1,6 +1,6 @@
 """Questions about an ONNX graph: types of its values, names of its nodes, what decides shapes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,37 +37,54 @@ def node_reads(node: onnx.NodeProto) -> Iterator[str]:
         yield from sorted((reads | {o.name for o in graph.output}) - own)
 
 
+# Their results depend on the shape of the input, not on its values.
+_SHAPE_ONLY = frozenset({"Shape", "Size", "EyeLike", "OptionalHasElement"})
+
+
+def _sources(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
+    """For each computed value the values it is computed from, in subgraphs too."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in graph.node:
+        reads = () if node.op_type in _SHAPE_ONLY else tuple(node_reads(node))
+        found |= dict.fromkeys(node.output, reads)
+        for inner in subgraphs(node):
+            found |= _sources(inner) | _body_inputs(node, inner)
+    return found
+
+
+def _body_inputs(node: onnx.NodeProto, body: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
+    """Where the inputs of a loop's body come from: the node's, and the turn before."""
+    # A Loop's turn number has no output of its own; a Scan starts with its states.
+    skipped = 1 if node.op_type == "Loop" else 0
+    found = {}
+    for position, value in enumerate(body.input):
+        before = position - skipped
+        carried = [body.output[before].name] if 0 <= before < len(body.output) else []
+        given = [node.input[position]] if position < len(node.input) else []
+        found[value.name] = tuple(name for name in (*given, *carried) if name)
+    return found
+
+
 def deciding_inputs(graph: onnx.GraphProto, name: str) -> list[str]:
-    """Graph inputs whose values reach `name`, sorted. Shape and Size depend on no value."""
-    producers = {output: node for node in graph.node for output in node.output}
-    known = {t.name for t in graph.initializer}
-    inputs = {i.name for i in graph.input} - known
-    found: set[str] = set()
+    """Graph inputs whose values reach `name`, sorted."""
+    sources = _sources(graph)
+    inputs = {i.name for i in graph.input} - {t.name for t in graph.initializer}
     seen: set[str] = set()
     pending = [name]
     while pending:
         current = pending.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        if current in inputs:
-            found.add(current)
-        elif current in producers and producers[current].op_type not in ("Shape", "Size"):
-            pending.extend(node_reads(producers[current]))
-    return sorted(found)
+        if current not in seen:
+            seen.add(current)
+            pending.extend(sources.get(current, ()))
+    return sorted(seen & inputs)
 
 
 class NeedsConstantError(ModeldError):
     """A value that decides shapes depends on graph inputs: `inputs` must be frozen."""
 
-    def __init__(self, node: onnx.NodeProto, position: int, graph: onnx.GraphProto) -> None:
-        name = node.input[position]
-        self.inputs = deciding_inputs(graph, name)
-        names = " ".join(f"--const {i}=FILE.safetensors" for i in self.inputs)
-        super().__init__(
-            f"node {node_label(node)}: input {position} ({name}) of {node.op_type} decides shapes "
-            f"and depends on {', '.join(self.inputs) or 'computed values'}; freeze it: {names}"
-        )
+    def __init__(self, inputs: Sequence[str], message: str) -> None:
+        super().__init__(message)
+        self.inputs = tuple(inputs)
 
 
 class ValueTypes:

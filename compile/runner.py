@@ -18,8 +18,9 @@ from tinygrad import Device, Tensor
 from tinygrad.helpers import Metadata
 from tinygrad.tensor import _METADATA
 
+from compile.coverage import coverage, unsupported_reason
 from compile.folding import fold
-from compile.graph import NeedsConstantError, ValueTypes, node_label
+from compile.graph import NeedsConstantError, ValueTypes, deciding_inputs, node_label
 from compile.ops import build_op_table
 from compile.ops.registry import (
     Array,
@@ -88,6 +89,7 @@ class GraphRunner:
         self._table = build_op_table() if table is None else table
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._types = ValueTypes(model)
+        self._model = model
         self._graph = model.graph
         self.constants = DeviceConstants()
         self._nodes: dict[int, list[_Node]] = {}
@@ -133,18 +135,13 @@ class GraphRunner:
         label = node_label(proto)
         opset = self._opsets.get(proto.domain, 1)
         op = select(self._table, proto.domain, proto.op_type, opset)
-        if op is None:
+        attributes = attributes_of(proto, self._base_dir)
+        reason = unsupported_reason(proto, op, attributes)
+        if op is None or reason:
             domain = proto.domain or "ai.onnx"
             raise UnsupportedNodeError(
-                f"node {label}: operator {proto.op_type} of {domain} opset {opset} is not "
-                "supported; run `modeld-compile coverage` for the whole list"
-            )
-        attributes = attributes_of(proto, self._base_dir)
-        unknown = op.unknown_attributes(attributes)
-        if unknown:
-            raise UnsupportedNodeError(
-                f"node {label}: {proto.op_type} is not supported with {', '.join(unknown)}; "
-                "export the model without"
+                f"node {label}: {domain} {proto.op_type} (opset {opset}): {reason}; "
+                "`modeld-compile coverage` gives the whole list"
             )
         subgraphs = [v for v in attributes.values() if isinstance(v, onnx.GraphProto)]
         for subgraph in subgraphs:
@@ -172,7 +169,7 @@ class GraphRunner:
         try:
             results = self._apply(node, values, environment, scope)
         except UnknownValueError as error:
-            raise NeedsConstantError(node.proto, error.position, self._graph) from error
+            raise self._needs_constant(node, error.position) from error
         except _OPERATOR_ERRORS as error:
             text = " ".join(str(error).split())
             raise ModeldError(
@@ -208,9 +205,23 @@ class GraphRunner:
     def _argument(self, node: _Node, position: int, value: Value) -> Value:
         if position in node.op.constants:
             if isinstance(value, Tensor):
-                raise NeedsConstantError(node.proto, position, self._graph)
+                raise self._needs_constant(node, position)
             return value
         return value if node.op.any_value else self._tensor(node.proto.input[position], value)
+
+    def _needs_constant(self, node: _Node, position: int) -> NeedsConstantError:
+        """The error that names what to freeze: for this node, and what else may need it."""
+        name = node.proto.input[position]
+        inputs = deciding_inputs(self._graph, name)
+        others = coverage(self._model, self._table).shape_inputs
+        more = sorted(others.keys() - self._frozen.keys() - set(inputs))
+        options = " ".join(f"--const {i}=FILE.safetensors" for i in inputs)
+        return NeedsConstantError(
+            inputs,
+            f"node {node.label}: input {position} ({name}) of {node.op.name} decides shapes and "
+            f"depends on {', '.join(inputs) or 'computed values'}; freeze it: {options}"
+            + (f" (further inputs that may have to be: {', '.join(more)})" if more else ""),
+        )
 
     def _tensor(self, name: str, value: Value) -> Any:
         if isinstance(value, np.ndarray):

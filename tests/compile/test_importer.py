@@ -9,8 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import conv_model, save_model, tensor
 
+from compile.coverage import check_coverage
 from compile.importer import import_model
-from compile.operators import check_operators, is_quantised
+from compile.operators import is_quantised
 from modeld.errors import ModeldError
 
 
@@ -160,11 +161,13 @@ def test_every_unsupported_node_is_named_with_its_opset(tmp_path: Path) -> None:
     )
     imported = import_model(path, {})
     with pytest.raises(ModeldError) as error:
-        check_operators(imported.model)
+        check_coverage(imported.model)
     text = str(error.value)
     assert "2 unsupported nodes" in text
-    assert "first: com.example Frobnicate (opset 3)" in text
-    assert "second: com.example Twiddle (opset 3)" in text
+    assert "com.example Frobnicate (opset 3), 1×: custom domain" in text
+    assert "com.example Twiddle (opset 3), 1×: custom domain" in text
+    assert "[first]" in text
+    assert "[second]" in text
     assert "fine" not in text
 
 
