@@ -149,8 +149,8 @@ class Drive:
     def _plan_lane_change(self, draw: Draw) -> None:
         side = np.where(draw.chance(0.5), -1, 1)
         yellow = np.where(self.scene["drives_left"] > 0, 1, -1)
-        lanes: np.ndarray = np.where(side < 0, self.scene["left"], self.scene["right"])
-        room = lanes > 0
+        lanes = np.choose(side > 0, [self.scene["left"], self.scene["right"]])
+        room = np.asarray(lanes > 0)
         room &= ~((self.scene["two_way"] > 0) & (side == yellow)) & (self.speed > 8)
         self._change_side = np.where(room & draw.chance(0.15), side, 0)
         self._change_time = draw.between(0.2, 5)

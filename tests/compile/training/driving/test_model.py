@@ -4,8 +4,8 @@ import numpy as np
 import onnxruntime
 from tinygrad import Tensor
 
-from compile.reference import build_reference
-from compile.reference.topology import SMALL
+from compile.reference.graph import assemble
+from compile.reference.topology import Topology
 from compile.reference.weights import seeded
 from compile.training.driving.model import (
     heads,
@@ -16,6 +16,8 @@ from compile.training.driving.model import (
 )
 
 DEVICE = "CL"
+# Every kind of layer once: each further kernel costs a second of compiling.
+TINY = Topology("tiny", 4, (8, 8, 8, 8), (0, 1, 0, 0), (2, 2), 16, 2, 16)
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -24,7 +26,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 def test_one_turn_equals_onnxruntime() -> None:
     random = np.random.default_rng(2)
-    weights = seeded(SMALL, 7)
+    weights = seeded(TINY, 7)
     inputs = {
         "new_img": random.integers(0, 256, (2, 6, 128, 256), np.uint8),
         "state_img_q": random.integers(0, 256, (5, 6, 128, 256), np.uint8),
@@ -35,9 +37,8 @@ def test_one_turn_equals_onnxruntime() -> None:
         "traffic_convention": np.array([[0, 1]], np.float32),
         "action_t": np.array([[0.3, 0.5]], np.float32),
     }
-    session = onnxruntime.InferenceSession(
-        build_reference("small", weights=weights).SerializeToString()
-    )
+    model = assemble(TINY, weights, "test")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
     expected = session.run(["outputs"], inputs)[0]
 
     tensors = to_tensors(weights, DEVICE)
@@ -45,14 +46,14 @@ def test_one_turn_equals_onnxruntime() -> None:
         _tensor(np.concatenate([inputs[state][1], inputs["new_img"][camera]])[None])
         for camera, state in enumerate(("state_img_q", "state_big_img_q"))
     ]
-    feature = vision(tensors, SMALL, *images)
+    feature = vision(tensors, TINY, *images)
     past = _tensor(inputs["state_feat_q"][::4, 0])
     queue = np.concatenate([inputs["state_desire_q"][1:, 0], inputs["desire"]])
     desires = queue.reshape(25, 4, 8).max(axis=1)
     memory = remember(tensors, past.cat(feature)[None], _tensor(desires)[None])
     out = heads(
         tensors,
-        SMALL,
+        TINY,
         feature,
         memory,
         _tensor(inputs["traffic_convention"]),
@@ -64,13 +65,13 @@ def test_one_turn_equals_onnxruntime() -> None:
 
 def test_a_sequence_is_turns_over_a_queue_that_starts_at_zero() -> None:
     random = np.random.default_rng(3)
-    tensors = to_tensors(seeded(SMALL, 1), DEVICE)
+    tensors = to_tensors(seeded(TINY, 1), DEVICE)
     features = random.normal(size=(2, 30, 512)).astype(np.float32)
     desires = random.integers(0, 2, (2, 30, 8)).astype(np.float32)
     traffic = random.normal(size=(2, 30, 2)).astype(np.float32)
     action_t = random.normal(size=(2, 30, 2)).astype(np.float32)
     together = sequence_outputs(
-        tensors, SMALL, *(_tensor(a) for a in (features, desires, traffic, action_t))
+        tensors, TINY, *(_tensor(a) for a in (features, desires, traffic, action_t))
     ).numpy()
     for sequence, step in ((0, 0), (1, 7), (0, 29)):
         window = np.zeros((25, 520), np.float32)
@@ -79,7 +80,7 @@ def test_a_sequence_is_turns_over_a_queue_that_starts_at_zero() -> None:
         memory = remember(tensors, _tensor(window[None, :, :512]), _tensor(window[None, :, 512:]))
         alone = heads(
             tensors,
-            SMALL,
+            TINY,
             _tensor(features[sequence, step][None]),
             memory,
             _tensor(traffic[sequence, step][None]),
