@@ -4,8 +4,9 @@ Nothing here decides anything that the daemon decides; recording and daemon shar
 that in lock-step every frame is answered before the next one exists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgschema
@@ -14,7 +15,7 @@ from modeld.cameras.frame import EndOfStreamError, Frame
 from modeld.config import Config
 from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon
 from modeld.health import Health, TurnTimes
-from modeld.messaging import Inbox, PubMaster, SubMaster, decode_event
+from modeld.messaging import Inbox, MessageError, PubMaster, SubMaster, decode_event
 from modeld.notify import Notifier
 from modeld.replay.simulation import RecordedDevice
 
@@ -24,7 +25,8 @@ class ReplayedTurn:
     """One answered frame: the frame, its modelV2 `Event`, and all messages since the last turn.
 
     `messages` are the device's in order of their time, then the daemon's: in lock-step always the
-    same order, however long the answer took. `times` is None when the answer was not sound. `frame` is valid until the next turn.
+    same order, however long the answer took. `times` is None when the answer was not sound.
+    `frame` is valid until the next turn.
     """
 
     frame: Frame
@@ -49,8 +51,7 @@ class Replay:
             self.health,
             config,
         )
-        self._services = (*device.services, *PUBLISHED)
-        self._tape = transport.inbox(self._services, conflate=False)
+        self._tape = transport.inbox((*device.services, *PUBLISHED), conflate=False)
 
     def turns(self) -> Iterator[ReplayedTurn]:
         """Play to the end, giving each turn that was answered.
@@ -92,16 +93,25 @@ class Replay:
         frame = self._device.last_frame
         if frame is None:
             raise RuntimeError("the daemon answered before the device gave a frame")
-        events = [(decode_event(data), data) for data in _drain(self._tape, self._services)]
-        # Sorting keeps the order of what has the same time.
-        events.sort(key=lambda pair: pair[0].logMonoTime)
-        (answer,) = (event for event, _ in events if event.which() == "modelV2")
+        read = sorted(_timed(_drain(self._tape, self._device.services)), key=itemgetter(0))
+        answers = list(_drain(self._tape, PUBLISHED))
+        answer = decode_event(answers[0])
         turns = self.health.take_turns()
         times = turns[-1] if turns and turns[-1].frame_id == frame.frame_id else None
-        return ReplayedTurn(frame, answer, tuple(data for _, data in events), times)
+        messages = (*(data for _, data in read), *answers)
+        return ReplayedTurn(frame, answer, messages, times)
 
 
 def _drain(inbox: Inbox, services: tuple[str, ...]) -> Iterator[bytes]:
     for service in services:
         while (data := inbox.receive(service)) is not None:
             yield data
+
+
+def _timed(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Messages with their times; those that the daemon refuses too are left out."""
+    for data in messages:
+        try:
+            yield decode_event(data).logMonoTime, data
+        except MessageError:
+            continue

@@ -19,7 +19,7 @@ from modeld.fakes.clock import FakeClock
 from modeld.fakes.executor import OUTPUT_SIZE, FakeExecutor, driving_contract
 from modeld.messaging import decode_event
 from modeld.replay.device import device_profile
-from modeld.replay.log import LogWriter
+from modeld.replay.log import LogWriter, read_messages
 from modeld.replay.logged import LoggedDevice, MadeFrame, Span, camera_of
 from modeld.replay.pace import ReplayClock
 from modeld.replay.replay import Replay
@@ -215,6 +215,27 @@ def test_a_route_from_its_files_through_the_daemon(tmp_path: Path) -> None:
     assert valid
     wanted = warp_matrix((0.0, 0.01, 0.02), device_cameras("mici", "os04c10").narrow, MEDMODEL)
     np.testing.assert_allclose(executor.calls[-1].transforms[0], wanted, rtol=1e-6, atol=1e-3)
+
+
+def test_a_message_that_is_not_sound_is_left_out(tmp_path: Path) -> None:
+    route = write_route(tmp_path)
+    records = list(read_messages(route / "rlog.zst"))
+    sound = event("carState", START + 3, vEgo=1.0)
+    # The same length, but its pointers lead nowhere.
+    broken = sound[:24] + b"\xfc\xff\xff\x7f" + sound[28:]
+    with LogWriter(route / "rlog.zst") as log:
+        for record in (*records[:3], broken, *records[3:]):
+            log.write(record)
+    executor = FakeExecutor(
+        lambda turn: np.random.default_rng(turn).standard_normal(OUTPUT_SIZE).astype(np.float32),
+        driving_contract(1344, 760),
+    )
+    with closing(open_source(str(route), None, SystemClock(), None)) as source:
+        turns = list(Replay(executor, source, Config()).turns())
+    assert len(turns) == 4
+    messages = [data for turn in turns for data in turn.messages]
+    assert broken not in messages
+    assert records[0] in messages
 
 
 def test_a_route_without_frames_is_named(tmp_path: Path) -> None:
