@@ -1,6 +1,7 @@
 """The command `modeld-compile`."""
 
 import argparse
+import dataclasses
 import difflib
 import json
 import os
@@ -100,6 +101,12 @@ def _parser() -> argparse.ArgumentParser:
         "60), and write them to the file of --tuning",
     )
     build.set_defaults(run=_build)
+    covered = commands.add_parser(
+        "coverage", help="list the operators of a model and what the compiler cannot do"
+    )
+    covered.add_argument("model", type=Path, metavar="MODEL.onnx")
+    covered.add_argument("--json", action="store_true", help="as JSON")
+    covered.set_defaults(run=_coverage)
     _add_inspection(commands)
     _add_signing(commands)
     reference = commands.add_parser("reference", help="write the reference driving network as ONNX")
@@ -241,6 +248,22 @@ def _build(args: argparse.Namespace) -> int:
         raise
     print(identity)
     return 0
+
+
+def _coverage(args: argparse.Namespace) -> int:
+    from compile.coverage import coverage, load_unchecked
+
+    found = coverage(load_unchecked(args.model))
+    if args.json:
+        print(json.dumps(dataclasses.asdict(found), indent=2))
+        return 0 if found.complete else 1
+    for operator in found.operators:
+        print(f"{'missing' if operator.reason else 'ok':8}{operator}")
+    for name, kind in found.types.items():
+        print(f"missing {name}: element type {kind} is not supported")
+    for name, nodes in found.shape_inputs.items():
+        print(f"freeze  {name} (--const {name}=FILE.safetensors): decides shapes of {nodes[0]}")
+    return 0 if found.complete else 1
 
 
 def _reference(args: argparse.Namespace) -> int:

@@ -6,9 +6,11 @@ All findings at once, grouped by operator and reason, so that a model is repaire
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import onnx
+from google.protobuf.message import DecodeError
 
 from compile.graph import deciding_inputs, node_label, subgraphs
 from compile.ops import build_op_table
@@ -94,6 +96,22 @@ def coverage(model: onnx.ModelProto, table: OpTable | None = None) -> Coverage:
         {name: tuple(nodes) for name, nodes in sorted(shape_inputs.items())},
         dict(_unknown_types(model.graph)),
     )
+
+
+def load_unchecked(path: Path) -> onnx.ModelProto:
+    """The model at `path` without weights, also when it breaks the ONNX rules.
+
+    Raises ModeldError when it cannot be read or is no ONNX model.
+    """
+    try:
+        model = onnx.load_model(path, load_external_data=False)
+    except OSError as error:
+        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
+    except DecodeError as error:
+        raise ModeldError(f"{path} is not an ONNX model ({error}); export it again") from None
+    if not model.graph.node and not model.graph.output:
+        raise ModeldError(f"{path} is not an ONNX model (it has no graph); export it again")
+    return model
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
