@@ -36,9 +36,9 @@ from modeld.opencl import DeviceInfo
 
 Array = npt.NDArray[np.generic]
 
-# Nothing that changes code: kernels carry their own pragmas, and were verified as they are. Some
-# drivers print every warning on stderr, where on a device the journal would keep it.
-BUILD_OPTIONS = "-w"
+# None: kernels carry their own pragmas, and tinygrad verified them without any. So PoCL also finds
+# in its own cache what tinygrad made it compile, instead of compiling everything again.
+BUILD_OPTIONS = ""
 
 _EXTENSION_PRAGMA = re.compile(r"#pragma OPENCL EXTENSION (\w+) *: *enable")
 
