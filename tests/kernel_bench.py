@@ -1,0 +1,62 @@
+"""Runs one of the compiler's kernels on the OpenCL device, without tinygrad."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from compile.kernels.launch import Kernel
+from compile.kernels.layout import BLOCKED, LANES, NHWC, pad_channels
+from modeld.opencl import select_device
+
+Array = npt.NDArray[np.float32]
+
+# Written into every output first, so that an element nobody writes is seen.
+UNTOUCHED = np.float32(-12345.5)
+
+
+class Bench:
+    """A device with a queue."""
+
+    def __init__(self) -> None:
+        self._context = cl.Context([select_device()])
+        self._queue = cl.CommandQueue(self._context)
+
+    def run(
+        self, kernel: Kernel, outputs: Sequence[Sequence[int]], inputs: Sequence[Array]
+    ) -> list[Array]:
+        """The outputs that the kernel computes of its inputs."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        results = [np.full(shape, UNTOUCHED, np.float32) for shape in outputs]
+        arrays = [np.ascontiguousarray(a, np.float32) for a in (*results, *inputs)]
+        buffers = [cl.Buffer(self._context, flags, hostbuf=array) for array in arrays]
+        program = cl.Program(self._context, kernel.source).build()
+        function = cl.Kernel(program, kernel.name)
+        function.set_args(*buffers)
+        cl.enqueue_nd_range_kernel(self._queue, function, kernel.global_size, kernel.local_size)
+        for result, buffer in zip(results, buffers, strict=False):
+            cl.enqueue_copy(self._queue, result, buffer)
+        return results
+
+
+def store(planes: Array, layout: str) -> Array:
+    """(N, C, H, W) as it lies in memory; channels that do not exist are NaN."""
+    if layout == NHWC:
+        return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+    if layout != BLOCKED:
+        return planes
+    batch, channels, height, width = planes.shape
+    padded = pad_channels(planes, 1).reshape(batch, -1, LANES, height, width).copy()
+    padded.reshape(batch, -1, height, width)[:, channels:] = np.nan
+    return np.ascontiguousarray(padded.transpose(0, 1, 3, 4, 2))
+
+
+def load(stored: Array, layout: str, channels: int) -> Array:
+    """The inverse of `store`."""
+    if layout == NHWC:
+        return stored.transpose(0, 3, 1, 2)
+    if layout != BLOCKED:
+        return stored
+    batch, _, height, width, _ = stored.shape
+    return stored.transpose(0, 1, 4, 2, 3).reshape(batch, -1, height, width)[:, :channels]
