@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import encode_slices
 
@@ -90,6 +91,37 @@ def write(file: File, path: Path) -> Path:
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, path)
     return path
+
+
+def write_all(files: list[File], folder: Path) -> list[Path]:
+    """The files of a network, vision first."""
+    names = ("driving.onnx", "on_policy.onnx", "off_policy.onnx")
+    return [write(file, folder / name) for file, name in zip(files, names, strict=False)]
+
+
+def session_of(model: Path | bytes) -> onnxruntime.InferenceSession:
+    """ONNX Runtime on one thread: the networks are too small for more."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options)
+
+
+def run_of(path: Path) -> Run:
+    """The output vector of a file, by ONNX Runtime."""
+    session = session_of(path)
+    return lambda feeds: session.run(["outputs"], feeds)[0]
+
+
+def drawn(rng: np.random.Generator) -> dict[str, Array]:
+    """What the runtime gives in one frame."""
+    desire = rng.integers(1, 200, (1, 8)) * (rng.random((1, 8)) < 0.2)
+    given: dict[str, Array] = {
+        "new_img": rng.integers(0, 256, (2, 6, 128, 256), np.uint8),
+        "desire": desire.astype(np.float32),
+    }
+    for name in ("traffic_convention", "action_t", "lateral_control_params"):
+        given[name] = rng.random((1, 2), np.float32)
+    return given
 
 
 def _strides(shape: Shape) -> list[tuple[int, int, int]]:

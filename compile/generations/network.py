@@ -102,12 +102,14 @@ def _roles(parts: Sequence[Part]) -> tuple[Part, tuple[Part, ...]]:
         return only, ()
     seeing = [part for part in parts if image_names(set(part.inputs)) is not None]
     policies = [part for part in parts if part not in seeing]
-    if len(seeing) != 1 or FEATURES in seeing[0].inputs:
-        names = ", ".join(part.name for part in seeing) or "none"
+    if len(seeing) != 1:
+        names = ", ".join(part.name for part in seeing) or "none of them"
         raise ModeldError(
-            f"several files must be one vision part and its policies, but these take frames "
-            f"and are no vision part: {names}; give files of one network"
+            "several files must be one that takes frames and its policies, but frames are taken "
+            f"by {names}; give files of one network"
         )
+    if FEATURES in seeing[0].inputs:
+        raise ModeldError(f"{seeing[0].name} is a whole network; build it by itself")
     return seeing[0], tuple(sorted(policies, key=lambda part: "off_policy" in part.name))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
+import onnx.inliner
 
 from compile.contract import OUTPUT, declared_tensor
 from compile.generations.rules import DESIRES, FEATURES, IMAGES

@@ -114,21 +114,21 @@ class _Wrapping:
 
     def _feed(self, tensor: Tensor) -> str:
         """The value for a part's input, of the type it wants."""
-        if (tensor.name, "") not in self._fed:
-            self._fed[tensor.name, ""] = self._make(tensor.name)
-        own = "uint8" if tensor.name in self._net.images else "float32"
-        if tensor.dtype == own:
-            return self._fed[tensor.name, ""]
-        key = (tensor.name, tensor.dtype)
+        # One queue under two names.
+        name = DESIRES[0] if tensor.name in DESIRES else tensor.name
+        own = "uint8" if name in self._net.images else "float32"
+        if (name, own) not in self._fed:
+            self._fed[name, own] = self._make(name)
+        key = (name, tensor.dtype)
         if key not in self._fed:
-            name = f"feed/{tensor.name}.{tensor.dtype}"
-            self._fed[key] = self._build.cast(name, self._fed[tensor.name, ""], tensor.dtype)
+            cast = self._build.cast(f"feed/{name}.{tensor.dtype}", self._fed[name, own], key[1])
+            self._fed[key] = cast
         return self._fed[key]
 
     def _make(self, name: str) -> str:
         if name in self._net.images:
             return self._frames(name, self._net.images.index(name))
-        if name in DESIRES:
+        if name == DESIRES[0]:
             return self._desires(name)
         if name == FEATURES:
             return self._features()
@@ -172,10 +172,10 @@ class _Wrapping:
     def _desires(self, name: str) -> str:
         """(1, steps, 8): a step holds the pulses of all its frames."""
         build, steps, skip = self._build, self._net.steps, self._net.frames_per_step
-        new = build.input(Tensor("desire", (1, DESIRE), "float32"))
-        state = self._state("desire", (steps * skip - 1, DESIRE))
+        new = build.input(Tensor(name, (1, DESIRE), "float32"))
+        state = self._state(name, (steps * skip - 1, DESIRE))
         queue = build.join(f"feed/{name}.queue", [state, new])
-        self._next("desire", new)
+        self._next(name, new)
         if skip > 1:
             blocks = build.reshape(f"feed/{name}.blocks", queue, (steps, skip, DESIRE))
             queue = build.greatest(f"feed/{name}.steps", blocks, 1)
