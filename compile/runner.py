@@ -18,6 +18,7 @@ from tinygrad import Device, Tensor
 from tinygrad.helpers import Metadata
 from tinygrad.tensor import _METADATA
 
+import compile.device  # noqa: F401 (kernels are rendered as it says)
 from compile.coverage import coverage, unsupported_reason
 from compile.folding import fold
 from compile.graph import NeedsConstantError, ValueTypes, deciding_inputs, node_label

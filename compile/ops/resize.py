@@ -1,6 +1,6 @@
 """Resize and its predecessor Upsample: along each axis, taps and weights known at build time.
 
-Coordinates: the Resize operator page, in float64.
+Coordinates: the Resize operator page.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,25 +38,29 @@ class _Axis:
     roi: tuple[float, float]
 
     def coordinates(self, mode: str) -> Array:
-        """Position in the input of each output element."""
-        x = np.arange(self.out, dtype=np.float64)
-        length = self.scale * self.size
+        """Position in the input of each output element, in float32 as ONNX Runtime has it: at
+        the ties of nearest neighbours the last bit decides.
+        """
+        half, one = np.float32(0.5), np.float32(1)
+        x = np.arange(self.out, dtype=np.float32)
+        scale, size = np.float32(self.scale), np.float32(self.size)
+        length = scale * size
         if mode == "half_pixel":
-            return (x + 0.5) / self.scale - 0.5
+            return (x + half) / scale - half
         if mode == "pytorch_half_pixel":
-            return (x + 0.5) / self.scale - 0.5 if length != 1 else x * 0 - 0.5
+            return (x + half) / scale - half if self.out > 1 else x * 0
         if mode == "asymmetric":
-            return x / self.scale
+            return x / scale
         if mode == "align_corners":
-            return x * (self.size - 1) / (length - 1) if length != 1 else x * 0
+            return x * (size - one) / (length - one) if length != one else x * 0
         if mode == "half_pixel_symmetric":
-            shift = self.size / 2 * (1 - self.out / length)
-            return shift + (x + 0.5) / self.scale - 0.5
+            shift = size * half * (one - np.float32(self.out) / length)
+            return shift + (x + half) / scale - half
         if mode == "tf_crop_and_resize":
-            start, end = (bound * (self.size - 1) for bound in self.roi)
-            if length == 1:
-                return x * 0 + (start + end) / 2
-            return start + x * (end - start) / (length - 1)
+            start, end = (np.float32(bound) * (size - one) for bound in self.roi)
+            if self.out == 1:
+                return x * 0 + (start + end) * half
+            return start + x * (end - start) / np.float32(self.out - 1)
         raise ValueError(f"coordinate_transformation_mode {mode!r} is not known")
 
 
