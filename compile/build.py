@@ -22,7 +22,7 @@ from compile.importer import ImportedModel, import_model
 from compile.kernels import kernel_ops
 from compile.kernels.select import own_kernels
 from compile.memory import plan_memory
-from compile.operators import is_quantised
+from compile.operators import is_half, is_quantised
 from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
@@ -110,7 +110,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     require_seeds_differ(known, _dependent_outputs(traced.captured.program))
 
     progress.stage("comparing with a second implementation")
-    allowed = tolerances(known.outputs[SEEDS[0]], is_quantised(imported.model))
+    model = imported.model
+    allowed = tolerances(known.outputs[SEEDS[0]], is_quantised(model), is_half(model))
     errors = _second_opinion(imported, request, contract, known, allowed, progress)
     attribution = _attribute(imported, request, traced.captured, samples[SEEDS[0]])
 

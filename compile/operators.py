@@ -13,3 +13,16 @@ def is_quantised(model: onnx.ModelProto) -> bool:
         node.op_type in _QUANTISING or node.op_type.startswith("QLinear")
         for node in all_nodes(model.graph)
     )
+
+
+def is_half(model: onnx.ModelProto) -> bool:
+    """True where the model computes with float16: weights or casts are of that type."""
+    half = onnx.TensorProto.FLOAT16
+    if any(tensor.data_type == half for tensor in model.graph.initializer):
+        return True
+    return any(
+        attribute.i == half if attribute.name == "to" else attribute.t.data_type == half
+        for node in all_nodes(model.graph)
+        if node.op_type in ("Cast", "Constant")
+        for attribute in node.attribute
+    )

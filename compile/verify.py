@@ -99,13 +99,17 @@ def require_seeds_differ(known: Known, dependent: Sequence[str]) -> None:
         )
 
 
-def tolerances(outputs: Mapping[str, Array], quantised: bool) -> tuple[Tolerance, ...]:
-    """What each output may differ from its reference value, as absolute decimals."""
+def tolerances(outputs: Mapping[str, Array], quantised: bool, half: bool) -> tuple[Tolerance, ...]:
+    """What each output may differ from its reference value, as absolute decimals.
+
+    `half`: some values on the way are float16, whatever the outputs are.
+    """
+    least = max(_QUANTISED_TOLERANCE if quantised else 0.0, _RANGE_TOLERANCE["f2"] if half else 0.0)
     result = []
     for name, array in outputs.items():
         kind = array.dtype.str[1:]
         if kind in _RANGE_TOLERANCE:
-            fraction = max(_RANGE_TOLERANCE[kind], _QUANTISED_TOLERANCE if quantised else 0.0)
+            fraction = max(_RANGE_TOLERANCE[kind], least)
             absolute = f"{fraction * value_range(array):.1e}"
         else:
             absolute = str(_INTEGER_STEPS.get(kind, 0))

@@ -11,7 +11,7 @@ from onnx_models import conv_model, save_model, tensor
 
 from compile.coverage import check_coverage
 from compile.importer import import_model
-from compile.operators import is_quantised
+from compile.operators import is_half, is_quantised
 from modeld.errors import ModeldError
 
 
@@ -181,3 +181,14 @@ def test_quantised_models_are_recognised(tmp_path: Path) -> None:
         {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)},
     )
     assert is_quantised(onnx.load(path))
+
+
+def test_half_precision_inside_is_recognised(tmp_path: Path) -> None:
+    assert not is_half(onnx.load(conv_model(tmp_path / "m.onnx")))
+    cast = helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16)
+    weight = {"w": np.ones(2, np.float16)}
+    add = helper.make_node("Add", ["h", "w"], ["y"])
+    inputs, outputs = [tensor("x", (2,))], [tensor("y", (2,), TensorProto.FLOAT16)]
+    assert is_half(onnx.load(save_model(tmp_path / "w.onnx", [cast, add], inputs, outputs, weight)))
+    half = [tensor("h", (2,), TensorProto.FLOAT16)]
+    assert is_half(onnx.load(save_model(tmp_path / "c.onnx", [cast], inputs, half)))

@@ -111,7 +111,7 @@ def test_tolerances_follow_type_and_range() -> None:
         "flag": np.array(True),
         "zero": np.zeros(3, np.float32),
     }
-    assert {t.output: t.absolute for t in tolerances(outputs, quantised=False)} == {
+    assert {t.output: t.absolute for t in tolerances(outputs, False, False)} == {
         "f32": "1.0e-02",
         "f16": "4.0e-02",
         "u8": "1",
@@ -119,7 +119,9 @@ def test_tolerances_follow_type_and_range() -> None:
         "flag": "0",
         "zero": "1.0e-04",
     }
-    assert tolerances({"f": outputs["f32"]}, quantised=True)[0].absolute == "5.0e+00"
+    single = {"f": outputs["f32"]}
+    assert tolerances(single, quantised=True, half=False)[0].absolute == "5.0e+00"
+    assert tolerances(single, quantised=False, half=True)[0].absolute == "2.0e+00"
 
 
 def test_range_and_difference_with_non_finite_values() -> None:
