@@ -7,6 +7,7 @@ import onnx
 
 from compile.fuse import anchors, row_anchors
 from compile.fuse.composites import combine
+from compile.fuse.dense import share_launches
 from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
@@ -39,6 +40,7 @@ def fuse(
     graph = Graph(model, base_dir)
     combine(graph)
     Emitter(graph, find_items(graph), tiles).run()
+    share_launches(graph)
     return graph.to_model([DOMAIN])
 
 

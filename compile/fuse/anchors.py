@@ -146,9 +146,10 @@ def find_matrix(graph: Graph, node: onnx.NodeProto) -> Item | None:
     rows, (length, outputs) = math.prod(first[:-1]), matrix.shape
     if rows == 1:
         product = gemv.Product(length, outputs, tuple(chain.steps))
+        products = gemv.Products((product,), (chain.shape,))
         name = f"{node.input[1]}/packed"
         packed = gemv.pack_matrix(matrix)
-        return flat_item(node, chain, "Dense", product, [(name, packed)])
+        return flat_item(node, chain, "Dense", products, [(name, packed)])
     conv = Convolution(
         MapShape(1, length, 1, rows),
         length,
@@ -204,7 +205,8 @@ def flat_item(
     """An item on tensors in ONNX's own layout. Without weights all inputs are read."""
 
     def build(layouts: list[str], out: str) -> tuple[str, dict[str, object]]:
-        return operator, {"spec": spec, "shape": chain.shape}
+        shape = {} if operator == "Dense" else {"shape": chain.shape}
+        return operator, {"spec": spec, **shape}
 
     reads = [node.input[0]] if weights else list(node.input)
     return Item(node, chain, reads, False, (NCHW,), build, list(weights), is_map=False)

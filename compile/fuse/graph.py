@@ -94,6 +94,10 @@ class Graph:
         self.nodes = [*kept_before, *new, *self.nodes[last + 1 :]]
         self._readers = self._makers = None
 
+    def in_order(self) -> list[onnx.NodeProto]:
+        """The nodes, each after those it reads from."""
+        return _in_order(self.nodes)
+
     def declare(self, name: str, shape: tuple[int, ...]) -> str:
         """Make a float32 value known; returns its name."""
         self._types[name] = (onnx.TensorProto.FLOAT, shape)
@@ -117,7 +121,7 @@ class Graph:
         inputs = [i for i in model.graph.input if i.name not in self.constants]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
-        model.graph.node.extend(_in_order(self.nodes))
+        model.graph.node.extend(self.in_order())
         used = {read for node in self.nodes for read in node_reads(node)} | set(self.outputs)
         model.graph.initializer.extend(
             onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)

@@ -44,6 +44,14 @@ class Product:
         return 3 + sum(epilogue.operand_counts(self.steps))
 
 
+@dataclass(frozen=True)
+class Products:
+    """Independent products in one launch, and the shape of each one's output."""
+
+    items: tuple[Product, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
 def pack_matrix(matrix: Array) -> Array:
     """(K, N) as the kernel reads it: blocks of 16 outputs; in it K, output."""
     padded = pad_channels(np.asarray(matrix, np.float32), axis=1)

@@ -29,9 +29,9 @@ def _depthwise(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context
     return launch(kernel, [described.out_map.stored(BLOCKED)], inputs, context.label)[0]
 
 
-def _dense(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
-    kernel = gemv.render([decode(gemv.Product, spec)])
-    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
+def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
+    described = decode(gemv.Products, spec)
+    return launch(gemv.render(described.items), described.shapes, inputs, context.label)
 
 
 def _elementwise(*inputs: Tensor, spec: str, context: Context) -> Tensor:
