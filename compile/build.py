@@ -30,8 +30,11 @@ from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
 from compile.verify import (
+    SECOND_IMPLEMENTATIONS,
+    CannotRunError,
     Known,
     OnnxRuntime,
+    SecondImplementation,
     compare_with,
     require_equal,
     require_no_update_in_place,
@@ -245,16 +248,19 @@ def _second_opinion(
     allowed: tuple[Tolerance, ...],
     progress: Progress,
 ) -> tuple[OutputError, ...]:
-    try:
-        second = OnnxRuntime(imported.model, imported.base_dir)
-    except ModeldError as error:
-        progress.note(f"left out: {error}")
-        return ()
+    for implementation in SECOND_IMPLEMENTATIONS:
+        try:
+            second = implementation(imported.model, imported.base_dir)
 
-    def run(inputs: dict[str, Array]) -> dict[str, Array]:
-        return with_declared_rows(imported.model, second({**inputs, **request.constants}))
+            def run(
+                inputs: dict[str, Array], second: SecondImplementation = second
+            ) -> dict[str, Array]:
+                return with_declared_rows(imported.model, second({**inputs, **request.constants}))
 
-    return compare_with(run, second.name, contract, known, TURNS, allowed)
+            return compare_with(run, second.name, contract, known, TURNS, allowed)
+        except CannotRunError as error:
+            progress.note(f"left out: {error}")
+    return ()
 
 
 def _attribute(
@@ -268,7 +274,7 @@ def _attribute(
     try:
         second = OnnxRuntime(with_all_values(imported.model), imported.base_dir)
         values = second({**inputs, **request.constants})
-    except ModeldError:
+    except CannotRunError:
         values = {}
     return attribute(captured.program, imported.model, values, captured.intermediates())
 

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 Array = np.ndarray[Any, Any]
 
 # The evaluator raises whatever its numpy code raises; any of these means "not foldable".
-_EVALUATOR_ERRORS = (
+EVALUATOR_ERRORS = (
     ArithmeticError,
     AttributeError,
     LookupError,
@@ -47,7 +47,7 @@ def fold(
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(graph, opsets=opsets).run(None, feeds)
-    except _EVALUATOR_ERRORS:
+    except EVALUATOR_ERRORS:
         return None
     if not all(isinstance(value, np.ndarray | np.generic) for value in results):
         return None

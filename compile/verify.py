@@ -7,13 +7,16 @@ must give other outputs; and a second implementation must agree within the toler
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+from onnx.reference import ReferenceEvaluator
 
 from compile.capture import Capture
+from compile.folding import EVALUATOR_ERRORS
 from modeld.errors import ModeldError
 from modeld.manifest import Contract, OutputError, Tolerance
 
@@ -136,14 +139,46 @@ def largest_difference(found: Array, expected: Array) -> float:
     return float(np.max(np.nan_to_num(difference, nan=np.inf)))
 
 
-class OnnxRuntime:
-    """The second opinion: ONNX Runtime on one CPU thread, so that it is the same every time."""
+class CannotRunError(ModeldError):
+    """A second implementation does not know this model."""
+
+
+class SecondImplementation(Protocol):
+    """Runs a model; `name` is program and version."""
+
+    name: str
+
+    def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """All outputs by name. Raises CannotRunError."""
+
+
+class OnnxReference:
+    """The onnx package's evaluator in numpy: slow, and it knows operators that others do not."""
 
     def __init__(self, model: onnx.ModelProto, base_dir: Path) -> None:
-        """Raises ModeldError when ONNX Runtime cannot run the model."""
-        complete = onnx.ModelProto()
-        complete.CopyFrom(model)
-        onnx.load_external_data_for_model(complete, str(base_dir))
+        """Raises CannotRunError."""
+        self.name = f"onnx {onnx.__version__}"
+        try:
+            self._evaluator = ReferenceEvaluator(_with_weights(model, base_dir))
+        except EVALUATOR_ERRORS as error:
+            raise CannotRunError(f"{self.name} cannot run this model ({_line(error)})") from None
+
+    def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """All outputs by name. Raises CannotRunError when the run fails."""
+        try:
+            with np.errstate(all="ignore"):
+                outputs = self._evaluator.run(None, inputs)
+        except EVALUATOR_ERRORS as error:
+            raise CannotRunError(f"{self.name} cannot run this model ({_line(error)})") from None
+        return dict(zip(self._evaluator.output_names, outputs, strict=True))
+
+
+class OnnxRuntime:
+    """ONNX Runtime on one CPU thread, so that it is the same every time."""
+
+    def __init__(self, model: onnx.ModelProto, base_dir: Path) -> None:
+        """Raises CannotRunError when ONNX Runtime cannot run the model."""
+        complete = _with_weights(model, base_dir)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = 1
@@ -152,18 +187,32 @@ class OnnxRuntime:
                 complete.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except _ORT_ERRORS as error:
-            raise ModeldError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
+            raise CannotRunError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
         self.name = f"onnxruntime {onnxruntime.__version__}"
 
     def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """All outputs by name. Raises ModeldError when the run fails."""
+        """All outputs by name. Raises CannotRunError when the run fails."""
         names = [output.name for output in self._session.get_outputs()]
         wanted = {i.name for i in self._session.get_inputs()}
         feeds = {name: np.asarray(array) for name, array in inputs.items() if name in wanted}
         try:
             return dict(zip(names, self._session.run(names, feeds), strict=True))
         except _ORT_ERRORS as error:
-            raise ModeldError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
+            raise CannotRunError(f"ONNX Runtime cannot run this model ({_line(error)})") from None
+
+
+def _with_weights(model: onnx.ModelProto, base_dir: Path) -> onnx.ModelProto:
+    complete = onnx.ModelProto()
+    complete.CopyFrom(model)
+    onnx.load_external_data_for_model(complete, str(base_dir))
+    return complete
+
+
+# In order of preference.
+SECOND_IMPLEMENTATIONS: tuple[Callable[[onnx.ModelProto, Path], SecondImplementation], ...] = (
+    OnnxRuntime,
+    OnnxReference,
+)
 
 
 def with_all_values(model: onnx.ModelProto) -> onnx.ModelProto:

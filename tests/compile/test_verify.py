@@ -10,7 +10,9 @@ from onnx_models import QueueModel, conv_model, queue_model
 from compile.capture import Capture, Launch, Operand, Storage
 from compile.samples import random_inputs
 from compile.verify import (
+    CannotRunError,
     Known,
+    OnnxReference,
     OnnxRuntime,
     compare_with,
     largest_difference,
@@ -171,6 +173,19 @@ def test_models_that_onnxruntime_cannot_run(tmp_path: Path) -> None:
     model.graph.node[0].op_type = "Frobnicate"
     with pytest.raises(ModeldError, match="Frobnicate"):
         OnnxRuntime(model, tmp_path)
+
+
+def test_onnx_evaluator_is_a_second_implementation(tmp_path: Path) -> None:
+    model = onnx.load(conv_model(tmp_path / "m.onnx"))
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 16)).astype(np.float32)
+    runtime, evaluator = OnnxRuntime(model, tmp_path), OnnxReference(model, tmp_path)
+    assert runtime.name.startswith("onnxruntime ") and evaluator.name.startswith("onnx ")
+    np.testing.assert_allclose(evaluator({"x": x})["y"], runtime({"x": x})["y"], rtol=1e-5)
+    with pytest.raises(CannotRunError, match="cannot run this model"):
+        evaluator({"x": x[:, :2]})
+    model.graph.node[0].op_type = "Frobnicate"
+    with pytest.raises(CannotRunError, match="Frobnicate"):
+        OnnxReference(model, tmp_path)
 
 
 def test_random_inputs_fit_their_types() -> None:
