@@ -244,6 +244,7 @@ class GraphRunner:
             tuple(bool(name) for name in node.proto.output),
             tuple(self._types.shape(name) for name in node.proto.output),
             lambda value: self._tensor(node.label, value),
+            lambda array: self.constants.stored(node.label, array),
             run_subgraph,
         )
 

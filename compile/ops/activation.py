@@ -8,9 +8,29 @@ from tinygrad import Tensor
 from compile.ops.registry import MICROSOFT_DOMAIN, Op
 
 
+def relu(x: Tensor) -> Tensor:
+    """x where it is not below zero: NaN stays NaN, so that guards behind the model see it."""
+    return (x < 0).where(0, x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), so written that infinity stays infinity."""
+    return relu(x) + ((-x.abs()).exp() + 1).log()
+
+
+def hard_swish(x: Tensor) -> Tensor:
+    """x * max(0, min(1, x / 6 + 1/2))."""
+    return x * (x * (1 / 6) + 0.5).clip(0, 1)
+
+
+def mish(x: Tensor) -> Tensor:
+    """x * tanh(softplus(x))."""
+    return x * softplus(x).tanh()
+
+
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x above zero, alpha * (exp(x) - 1) below."""
-    return x.elu(alpha)
+    return (x < 0).where(alpha * (x.exp() - 1), x)
 
 
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
@@ -116,13 +136,13 @@ def _coerced(run: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
 OPS = (
     *(Op(name, run, since=13) for name, run in _SOFTMAX),
     *(Op(name, _coerced(run)) for name, run in _SOFTMAX),
-    Op("Relu", lambda x: x.relu()),
+    Op("Relu", relu),
     Op("Sigmoid", lambda x: x.sigmoid()),
     Op("Tanh", lambda x: x.tanh()),
-    Op("Softplus", lambda x: x.softplus()),
+    Op("Softplus", softplus),
     Op("Softsign", lambda x: x.softsign()),
-    Op("HardSwish", lambda x: x.hardswish()),
-    Op("Mish", lambda x: x.mish()),
+    Op("HardSwish", hard_swish),
+    Op("Mish", mish),
     Op("Elu", elu),
     Op("Celu", celu),
     Op("Selu", selu, since=6),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from compile.ops.registry import ONNX_DOMAIN, Array, Op, UnsupportedNodeError, Value
+from compile.ops.registry import ONNX_DOMAIN, Array, Op, UnsupportedUseError, Value
 from compile.values import from_numpy_dtype, numpy_dtype
 
 
@@ -52,7 +52,7 @@ def range_(start: Array, limit: Array, delta: Array, stash_type: int = 1) -> Arr
 
 
 def _known_only(*inputs: Any, **attributes: Any) -> Array:
-    raise UnsupportedNodeError(
+    raise UnsupportedUseError(
         "its inputs are known, but the onnx package cannot evaluate it; compute it before export"
     )
 

@@ -6,12 +6,14 @@ computed, later turns keep the values that the last valid turn left.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
 from tinygrad import Tensor
 
-from compile.ops.registry import Array, Context, Op, UnknownValueError, UnsupportedNodeError, Value
+from compile.ops.indexing import stack, take
+from compile.ops.registry import Array, Context, Op, UnknownValueError, UnsupportedUseError, Value
 
 # A longer loop would make a model of tens of thousands of launches.
 _MAX_TURNS = 4096
@@ -36,12 +38,12 @@ def if_(
 
 def _select(context: Context, whether: Tensor, a: Value, b: Value) -> Tensor:
     if isinstance(a, list) or isinstance(b, list) or a is None or b is None:
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             "its condition is computed and its branches give sequences; only tensors can be chosen"
         )
     first, second = context.tensor(a), context.tensor(b)
     if first.shape != second.shape or first.dtype != second.dtype:
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             f"its condition is computed and its branches differ ({first.shape}, {second.shape}); "
             "make the condition known (freeze its input) or the shapes equal"
         )
@@ -71,7 +73,7 @@ def loop(
     active: Tensor | None = None
     for turn in range(limit):
         if turn >= _MAX_TURNS:
-            raise UnsupportedNodeError(f"it takes more than {_MAX_TURNS} turns")
+            raise UnsupportedUseError(f"it takes more than {_MAX_TURNS} turns")
         known = _known(condition)
         if known is False:
             break
@@ -79,7 +81,7 @@ def loop(
             if scans and turn == 0:
                 raise UnknownValueError(1)
             if scans:
-                raise UnsupportedNodeError(
+                raise UnsupportedUseError(
                     "its body computes the condition, so that its stacked outputs have no length"
                 )
             now = context.tensor(condition).reshape(())
@@ -102,21 +104,23 @@ def _settled(value: Value) -> Value:
 
 def _stacked(context: Context, values: Sequence[Value], axis: int) -> Value:
     if not values:
-        raise UnsupportedNodeError("it makes no turn, so that its stacked outputs have no shape")
+        raise UnsupportedUseError("it makes no turn, so that its stacked outputs have no shape")
     if all(isinstance(value, np.ndarray) for value in values):
         return np.stack(values, axis)  # type: ignore[arg-type]
-    first, *others = (context.tensor(value) for value in values)
-    return first.stack(*others, dim=axis)
+    return stack([context.tensor(value) for value in values], axis)
 
 
-def _at(value: Value, axis: int, position: int) -> Value:
+def _at(context: Context, value: Value, axis: int, position: int) -> Value:
+    """One position along an axis. It is read from memory on the device, so that all turns of a
+    scan are launches of the same kernels.
+    """
     if isinstance(value, np.ndarray):
         return np.take(value, position, axis)
     if not isinstance(value, Tensor):
         raise ValueError("only tensors can be scanned")
-    picks: list[object] = [slice(None)] * value.ndim
-    picks[axis] = position
-    return value[tuple(picks)]
+    axis = axis % value.ndim
+    item = take(value, axis, context.stored(np.array([position], np.int32)))
+    return item.squeeze(axis)
 
 
 def _options(values: Sequence[int] | None, count: int) -> Sequence[int]:
@@ -147,7 +151,7 @@ def scan(
     outputs: list[list[Value]] = [[] for _ in body.output[len(states) :]]
     for turn in range(length):
         items = [
-            _at(sequence, axis, length - 1 - turn if back else turn)
+            _at(context, sequence, axis, length - 1 - turn if back else turn)
             for sequence, axis, back in zip(sequences, axes, backwards, strict=True)
         ]
         results = context.run_subgraph(body, [*states, *items], str(turn))
@@ -173,19 +177,12 @@ def scan_8(
 ) -> tuple[Value, ...]:
     """Scan of opset 8: batches first, each scanned along its first axis."""
     if sequence_lens is not None:
-        raise UnsupportedNodeError("sequence_lens of opset 8 is not supported; export opset 9")
+        raise UnsupportedUseError("sequence_lens of opset 8 is not supported; export opset 9")
     batch = int(inputs[0].shape[0])  # type: ignore[union-attr]
     each = []
     for n in range(batch):
-        mine = [_at(value, 0, n) for value in inputs]
-        inner = Context(
-            context.label,
-            context.opset,
-            context.outputs,
-            context.shapes,
-            context.tensor,
-            _labelled(context, n),
-        )
+        mine = [_at(context, value, 0, n) for value in inputs]
+        inner = replace(context, run_subgraph=_labelled(context, n))
         each.append(
             scan(
                 *mine,

@@ -6,6 +6,7 @@ method of the same name, the comment says what was wrong there.
 
 from collections.abc import Callable
 from functools import reduce
+from math import pi
 from typing import Any
 
 from tinygrad import Tensor, dtypes
@@ -110,6 +111,18 @@ def _keep_nan(x: Tensor, y: Tensor, chosen: Tensor) -> Tensor:
     return x.isnan().where(x, y.isnan().where(y, chosen))
 
 
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1; NaN for NaN."""
+    return x.isnan().where(x, x.sign()) if dtypes.is_float(x.dtype) else x.sign()
+
+
+def atan(x: Tensor) -> Tensor:
+    """Inverse tangent, beyond ±1 by its reciprocal, which infinity does not make NaN."""
+    large = x.abs() > 1
+    inner = large.where(x.reciprocal(), x).atan()
+    return large.where((x < 0).where(-pi / 2, pi / 2) - inner, inner)
+
+
 def _variadic(combine: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     def combined(*xs: Tensor) -> Tensor:
         return reduce(combine, xs)
@@ -154,7 +167,7 @@ _PLAIN: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("Not", lambda x: x.logical_not()),
     ("Neg", lambda x: -x),
     ("Abs", lambda x: x.abs()),
-    ("Sign", lambda x: x.sign()),
+    ("Sign", sign),
     ("Reciprocal", lambda x: x.reciprocal()),
     ("Sqrt", lambda x: x.sqrt()),
     ("Exp", lambda x: x.exp()),
@@ -168,7 +181,7 @@ _PLAIN: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("Tan", lambda x: x.tan()),
     ("Asin", lambda x: x.asin()),
     ("Acos", lambda x: x.acos()),
-    ("Atan", lambda x: x.atan()),
+    ("Atan", atan),
     ("Sinh", lambda x: x.sinh()),
     ("Cosh", lambda x: x.cosh()),
     ("Asinh", asinh),

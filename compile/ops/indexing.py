@@ -1,5 +1,6 @@
 """Selecting along an axis: by positions known at build time, or by positions in a tensor."""
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -10,6 +11,8 @@ from compile.ops.registry import Array, Context
 # Up to this many pieces a selection is slices joined together, which fuses into its reader;
 # beyond, positions become an index tensor.
 _MAX_PIECES = 32
+# OpenCL promises 1024 bytes of kernel arguments, 128 pointers; one group leaves room.
+_MAX_ARGUMENTS = 32
 
 
 def runs(positions: Array) -> list[tuple[int, int, int]]:
@@ -83,3 +86,15 @@ def take(x: Tensor, axis: int, index: Tensor) -> Tensor:
 def take_flat(x: Tensor, index: Tensor) -> Tensor:
     """Elements of x, seen as 1-D, at `index` (any shape, in range)."""
     return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+
+
+def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors stacked along a new axis, in groups: a kernel can only take so many arguments."""
+    parts = [tensor.unsqueeze(axis) for tensor in tensors]
+    while len(parts) > 1:
+        groups = [parts[n : n + _MAX_ARGUMENTS] for n in range(0, len(parts), _MAX_ARGUMENTS)]
+        parts = [
+            group[0].cat(*group[1:], dim=axis).contiguous() if len(group) > 1 else group[0]
+            for group in groups
+        ]
+    return parts[0]

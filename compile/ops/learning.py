@@ -9,7 +9,7 @@ from tinygrad import Tensor, dtypes
 
 from compile.ops.elementwise import not_above
 from compile.ops.indexing import take, take_flat
-from compile.ops.registry import Array, Context, Op, UnsupportedNodeError
+from compile.ops.registry import Array, Context, Op, UnsupportedUseError
 
 _DOMAIN = "ai.onnx.ml"
 
@@ -35,7 +35,7 @@ def tf_idf_vectorizer(
 ) -> Tensor:
     """How often each n-gram of the pool occurs in each row, with up to so many items skipped."""
     if pool_strings:
-        raise UnsupportedNodeError("a pool of strings is not supported; map words to numbers first")
+        raise UnsupportedUseError("a pool of strings is not supported; map words to numbers first")
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     pool = np.asarray(pool_int64s, np.int64)
     starts = [*ngram_counts, len(pool)]
@@ -207,7 +207,7 @@ def _transformed(y: Tensor, post_transform: int) -> Tensor:
         return y.softmax(-1)
     if post_transform == 2:
         return y.sigmoid()
-    raise UnsupportedNodeError(
+    raise UnsupportedUseError(
         f"post_transform {post_transform} is not supported; 0 (none), 1 (softmax), 2 (logistic) are"
     )
 

@@ -9,7 +9,7 @@ import onnx
 from tinygrad import Tensor, dtypes
 
 from compile.kernels.launch import Kernel, defines, launch
-from compile.ops.registry import Array, Context, Op, UnsupportedNodeError
+from compile.ops.registry import Array, Context, Op, UnsupportedUseError
 
 # Box numbers travel as float32, which holds whole numbers up to here.
 _MAX_BOXES = 1 << 24
@@ -49,14 +49,14 @@ def non_max_suppression(
     """
     declared = context.shapes[0]
     if declared is None:
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             "how many boxes it keeps depends on the values; declare the number of rows of its "
             "output in the model (rows of -1 fill it up)"
         )
     batches, count = boxes.shape[:2]
     classes = scores.shape[1]
     if count > _MAX_BOXES:
-        raise UnsupportedNodeError(f"{count} boxes are more than {_MAX_BOXES}")
+        raise UnsupportedUseError(f"{count} boxes are more than {_MAX_BOXES}")
     limit = min(int(_number(max_output_boxes_per_class, 0)), count)
     rows = declared[0]
     if limit <= 0 or not rows:

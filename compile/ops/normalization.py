@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 from tinygrad import Tensor, dtypes
 
-from compile.ops.registry import MICROSOFT_DOMAIN, Array, Op, UnsupportedNodeError
+from compile.ops.registry import MICROSOFT_DOMAIN, Array, Op, UnsupportedUseError
 
 
 def _stash(x: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ def dropout(
     """x itself, and a mask of all ones. Dropping at random is training."""
     share = 0.5 if ratio is None else float(np.asarray(ratio))
     if training_mode is not None and bool(training_mode) and share:
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             f"it drops {share} of its input at random; export the model for inference"
         )
     return x, np.ones(x.shape, np.bool_)

@@ -7,10 +7,12 @@ directions; weights W (D, gates H, I), R (D, gates H, H), biases (D, 2 gates H).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from tinygrad import Tensor, dtypes
 
 from compile.ops.gather import reverse_sequence
-from compile.ops.registry import Op
+from compile.ops.indexing import stack, take
+from compile.ops.registry import Context, Op
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -115,24 +117,34 @@ def _lstm_cell(d: _Direction, x: Tensor, state: State) -> State:
 
 
 def _run(
-    cell: Cell, d: _Direction, x: Tensor, state: State, lengths: Tensor | None, reverse: bool
+    cell: Cell,
+    d: _Direction,
+    x: Tensor,
+    state: State,
+    lengths: Tensor | None,
+    reverse: bool,
+    context: Context,
 ) -> tuple[Tensor, State]:
-    """All steps of one direction: outputs (T, B, H) and the last state."""
+    """All steps of one direction: outputs (T, B, H) and the last state.
+
+    The number of a step lies in memory, so that all steps are launches of the same kernels.
+    """
     if reverse:
         x = x.flip(0) if lengths is None else reverse_sequence(x, lengths)
     projected = (x @ d.w + d.w_bias).contiguous()
     outputs = []
     for step in range(x.shape[0]):
-        new = cell(d, projected[step], state)
+        number = context.stored(np.array([step], np.int32))
+        new = cell(d, take(projected, 0, number).reshape(projected.shape[1:]), state)
         y = new[0]
         if lengths is not None:
-            running = (lengths > step).reshape(-1, 1)
+            running = (lengths > number).reshape(-1, 1)
             new = tuple(running.where(n, old) for n, old in zip(new, state, strict=True))
             y = running.where(y, 0)
         # Each step in memory: otherwise every later kernel would compute all earlier ones again.
         state = tuple(part.contiguous() for part in new)
         outputs.append(state[0] if lengths is None else y)
-    result = outputs[0].stack(*outputs[1:], dim=0) if len(outputs) > 1 else outputs[0].unsqueeze(0)
+    result = stack(outputs, 0)
     if lengths is not None:
         # The page does not say what an empty sequence ends in; ONNX Runtime's answer is zero.
         any_step = (lengths > 0).reshape(-1, 1)
@@ -201,6 +213,8 @@ def _recurrent(kind: _Kind) -> Callable[..., tuple[Tensor, ...]]:
         input_forget: int = 0,
         layout: int = 0,
         linear_before_reset: int = 0,
+        *,
+        context: Context,
     ) -> tuple[Tensor, ...]:
         reversals = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         if direction not in reversals:
@@ -223,7 +237,7 @@ def _recurrent(kind: _Kind) -> Callable[..., tuple[Tensor, ...]]:
         outputs, finals = [], []
         for n, (part, reverse) in enumerate(zip(parts, flips, strict=True)):
             state = tuple(blank if start is None else start[n] for start in starts[: kind.states])
-            y, final = _run(kind.cell, part, steps, state, lengths, reverse)
+            y, final = _run(kind.cell, part, steps, state, lengths, reverse, context)
             outputs.append(y)
             finals.append(final)
         # (T, D, B, H) and (D, B, H), or batch first.
@@ -242,7 +256,7 @@ _LSTM = _Kind(_lstm_cell, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
 
 # The evaluator of the onnx package ignores lengths, clip and activations: never folded.
 OPS = (
-    Op("RNN", _recurrent(_RNN), since=7, foldable=False),
-    Op("GRU", _recurrent(_GRU), since=3, foldable=False),
-    Op("LSTM", _recurrent(_LSTM), foldable=False),
+    Op("RNN", _recurrent(_RNN), since=7, context=True, foldable=False),
+    Op("GRU", _recurrent(_GRU), since=3, context=True, foldable=False),
+    Op("LSTM", _recurrent(_LSTM), context=True, foldable=False),
 )

@@ -29,7 +29,11 @@ IGNORED_ATTRIBUTES = frozenset({"consumed_inputs"})
 
 
 class UnsupportedNodeError(ModeldError):
-    """A node asks for something that its operator does not do."""
+    """A node, named in the message, that the compiler has no operator for."""
+
+
+class UnsupportedUseError(ValueError):
+    """A node asks for something that its operator does not do; says what and what to do."""
 
 
 class UnknownValueError(ValueError):
@@ -46,8 +50,9 @@ class Context:
 
     `outputs` says for each output of the node whether anything uses it; `shapes` gives the static
     shape the model declares for an output, None where it declares none. `tensor` puts an array on
-    the device, once for the whole model. `run_subgraph` runs a graph attribute: (graph, its
-    inputs, a label that is unique per call) → its outputs.
+    the device, once for the whole model, or into the kernels where it is uniform; `stored` always
+    gives it memory. `run_subgraph` runs a graph attribute: (graph, its inputs, a label that is
+    unique per call) → its outputs.
     """
 
     label: str
@@ -55,6 +60,7 @@ class Context:
     outputs: tuple[bool, ...]
     shapes: tuple[tuple[int, ...] | None, ...]
     tensor: Callable[[Value], Tensor]
+    stored: Callable[[Array], Tensor]
     run_subgraph: Callable[[onnx.GraphProto, list[Value], str], list[Value]]
 
 

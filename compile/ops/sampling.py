@@ -11,7 +11,7 @@ import numpy as np
 from tinygrad import Tensor, dtypes
 
 from compile.ops.indexing import take_flat
-from compile.ops.registry import Array, Context, Op, UnsupportedNodeError, Value
+from compile.ops.registry import Array, Context, Op, UnsupportedUseError, Value
 from compile.ops.window import windows
 
 # Position in, position in the image and whether it counts out.
@@ -205,13 +205,13 @@ def _adaptive_samples(
     rois: Value, scale: float, shift: float, outputs: tuple[int, int]
 ) -> tuple[int, ...]:
     if not isinstance(rois, np.ndarray):
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             "sampling_ratio 0 makes the amount of work depend on the regions; set sampling_ratio"
         )
     sizes = (rois[:, [3, 2]] - rois[:, [1, 0]]) * scale
     counts = np.ceil((sizes if shift else np.maximum(sizes, 1.0)) / np.array(outputs)).astype(int)
     if (counts != counts[:1]).any():
-        raise UnsupportedNodeError(
+        raise UnsupportedUseError(
             "sampling_ratio 0 with regions of different sizes is not supported; set sampling_ratio"
         )
     return tuple(int(count) for count in counts[0])

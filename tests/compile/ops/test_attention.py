@@ -87,9 +87,7 @@ def test_packed_heads_are_the_same_as_separate_ones() -> None:
     packed = [t.transpose(0, 2, 1, 3).reshape(1, t.shape[2], -1) for t in (q, k, v)]
     found = run("Attention", *packed, opset=24, q_num_heads=4, kv_num_heads=2)
     separate = run("Attention", q, k, v, opset=24)
-    np.testing.assert_allclose(
-        found.reshape(1, 6, 4, 8).transpose(0, 2, 1, 3), separate, atol=1e-6
-    )
+    np.testing.assert_allclose(found.reshape(1, 6, 4, 8).transpose(0, 2, 1, 3), separate, atol=1e-6)
 
 
 def test_linear_attention_is_the_recurrence() -> None:

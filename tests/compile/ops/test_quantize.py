@@ -51,7 +51,9 @@ def test_per_axis_and_blocked_scales() -> None:
     x, scales, zeros = RNG.standard_normal((2, 3, 4)).astype(F), np.array([0.1, 1, 2], F), bytes_(3)
     assert_like_peer("QuantizeLinear", x, scales, zeros, opset=13, axis=1, atol=0)
     blocks = np.array([[1, 2], [4, 8]], F)
-    found = run("DequantizeLinear", np.ones((2, 3), np.int8), blocks, opset=21, axis=1, block_size=2)
+    found = run(
+        "DequantizeLinear", np.ones((2, 3), np.int8), blocks, opset=21, axis=1, block_size=2
+    )
     np.testing.assert_array_equal(found, [[1, 1, 2], [4, 4, 8]])
 
 
@@ -74,9 +76,7 @@ def test_padding_of_a_quantised_convolution_is_real_zero() -> None:
 
 def test_matrix_products_of_integers() -> None:
     a, b = bytes_(3, 4), bytes_(4, 5)
-    assert_like_peer(
-        "MatMulInteger", a, b, scalar(12, np.uint8), bytes_(5), opset=10, atol=0
-    )
+    assert_like_peer("MatMulInteger", a, b, scalar(12, np.uint8), bytes_(5), opset=10, atol=0)
     inputs = (a, scalar(0.02), scalar(120, np.uint8), b, scalar(0.03), scalar(99, np.uint8))
     assert_like_peer("QLinearMatMul", *inputs, scalar(0.1), scalar(100, np.uint8), atol=0)
 
