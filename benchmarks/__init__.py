@@ -1,0 +1,1 @@
+"""Speed against what people would use instead, and of single parts."""

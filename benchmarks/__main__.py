@@ -1,0 +1,110 @@
+"""`python -m benchmarks`: our artifacts against what people would use instead.
+
+All peers run in one process, call by call in turn on the same inputs; first their outputs are
+compared. Results go to a folder as Markdown, JSON and a bar chart.
+"""
+
+import argparse
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import measure, peers, report
+from benchmarks.models import MODELS, Model
+from compile.device import use_device
+from modeld.opencl import select_device
+
+# Float32 sums in another order: what two correct implementations may differ by, of the range.
+TOLERANCE = 1e-3
+
+
+def main() -> int:
+    """Measure and write the report."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--models", nargs="*", help="names to take (default: all)")
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("out/benchmark"))
+    parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--build-option", action="append", default=[], help="for our artifacts")
+    args = parser.parse_args()
+    device = select_device()
+    use_device(device)
+    peak = measure.gemm_peak(device)
+    say(f"practical peak {peak:.0f} GFLOP/s on {device.name.strip()}")
+    results = []
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        for model in MODELS:
+            if args.models and model.name not in args.models:
+                continue
+            result = compare(model, Path(folder), args.runs, args.without, args.build_option)
+            if result:
+                results.append(result)
+                machine = f"{platform.machine()}, {device.name.strip()}, {device.version.strip()}"
+                report.write(args.out, results, max(peak, measure.gemm_peak(device)), machine)
+    if not results:
+        return 1
+    print((args.out / "benchmark.md").read_text())
+    return 0
+
+
+def compare(
+    model: Model, folder: Path, runs: int, without: list[str], options: list[str]
+) -> report.Result | None:
+    """Everything about one model; None, said aloud, where its data is missing or outputs differ."""
+    path = model.path(folder)
+    if path is None:
+        say(f"{model.name}: {model.source} is not in the data folder, left out")
+        return None
+    artifact, cache = folder / f"{model.name}.artifact", folder / f"{model.name}.cache"
+    build_s = measure.build(path, artifact, options)
+    ours = peers.Ours(artifact)
+    entrants: dict[str, peers.Run] = {"ours": ours}
+    for name in report.PEERS:
+        if name in without:
+            continue
+        try:
+            entrants[name] = getattr(peers, name)(path)
+        except ImportError as error:
+            say(f"{name} is left out: {error}")
+    inputs = peers.random_inputs(path)
+    expected = {name: run(inputs) for name, run in entrants.items() if name != "ours"}
+    first = ours(inputs)
+    difference = max(measure.difference(first, outputs) for outputs in expected.values())
+    if difference > TOLERANCE:
+        say(f"{model.name}: outputs differ by {difference:.1e} of their range, left out")
+        return None
+    timings = measure.interleave(entrants, inputs, runs)
+    device_ms, gflops, kernels = measure.kernel_share(ours, inputs, 20)
+    alone = {
+        name: measure.alone(name, path, artifact, cache) for name in entrants if name != "tinygrad"
+    }
+    warm = measure.alone("ours", path, artifact, cache)
+    manifest = ours.executor.artifact.manifest
+    calls = [c for e in manifest.entry_points if e.name == "run_model" for c in e.calls]
+    say(f"{model.name}: " + ", ".join(f"{n} {t.median:.2f} ms" for n, t in timings.items()))
+    return report.Result(
+        model=model.name,
+        macs=sum(call.macs for call in calls),
+        launches=len(calls),
+        timings=timings,
+        difference=difference,
+        device_ms=device_ms,
+        gflops=gflops,
+        arena_bytes=sum(b.bytes for b in manifest.buffers if b.role == "arena"),
+        build_s=build_s,
+        cold_start_s=alone["ours"]["start_s"],
+        warm_start_s=warm["start_s"],
+        peak_kib={name: one["peak_kib"] for name, one in alone.items()}
+        | {"ours": warm["peak_kib"]},
+        kernels=kernels,
+    )
+
+
+def say(text: str) -> None:
+    """Progress, apart from the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Measuring: peers call by call in turn, the machine's practical peak, processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+
+from benchmarks.peers import Array, Arrays, Ours, Run
+from compile.kernels.conv import Convolution, candidates, render
+from compile.kernels.layout import BLOCKED, MapShape
+from compile.tune import DeviceTimer
+
+WARM_UP = 10
+# Between two calls, so that worker threads of the one before have stopped spinning.
+PAUSE_S = 0.004
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of one peer on one model, in milliseconds."""
+
+    median: float
+    p99: float
+    minimum: float
+
+
+def interleave(peers: Mapping[str, Run], inputs: Arrays, runs: int) -> dict[str, Timing]:
+    """Run all peers `runs` times in turn, after a warm-up."""
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    for turn in range(WARM_UP + runs):
+        for name, run in peers.items():
+            time.sleep(PAUSE_S)
+            start = time.perf_counter()
+            run(inputs)
+            if turn >= WARM_UP:
+                seconds[name].append(time.perf_counter() - start)
+    return {
+        name: Timing(*(float(v) * 1e3 for v in (np.median(s), np.percentile(s, 99), min(s))))
+        for name, s in seconds.items()
+    }
+
+
+def difference(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> float:
+    """The largest difference between outputs, relative to the range of the second's values."""
+    worst = 0.0
+    for name, values in ours.items():
+        expected = theirs[name].astype(np.float64)
+        scale = max(1e-6, float(np.ptp(expected)))
+        worst = max(worst, float(np.max(np.abs(values - expected))) / scale)
+    return worst
+
+
+def gemm_peak(device: cl.Device) -> float:
+    """GFLOP/s of a large matrix product by our best template: the machine's practical peak."""
+    shape = Convolution(
+        MapShape(1, 512, 32, 63),
+        512,
+        MapShape(1, 512, 32, 63),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        BLOCKED,
+        BLOCKED,
+    )
+    timer = DeviceTimer(device)
+    tiles = candidates(shape)[:4]
+    best = min(min(timer(shape, [render(shape, tile) for tile in tiles])) for _ in range(3))
+    return 2 * shape.macs / best / 1e9
+
+
+def kernel_share(ours: Ours, inputs: Arrays, runs: int) -> tuple[float, float, list[list[object]]]:
+    """(device milliseconds, GFLOP/s of the launches with multiply-accumulates, launches).
+
+    Times are medians over `runs`; launches are (kernel, nodes, macs, milliseconds), longest first.
+    """
+    times = []
+    for _ in range(runs):
+        ours(inputs)
+        times.append([entry.nanoseconds for entry in ours.executor.kernel_times()])
+    calls = [entry.call for entry in ours.executor.kernel_times()]
+    medians = np.median(np.array(times), axis=0) / 1e6
+    dense = [n for n, call in enumerate(calls) if call.macs]
+    macs = sum(calls[n].macs for n in dense)
+    busy = float(sum(medians[n] for n in dense))
+    rows: list[list[object]] = [
+        [call.kernel, " ".join(call.nodes), call.macs, round(float(ms), 4)]
+        for call, ms in zip(calls, medians, strict=True)
+    ]
+    rows.sort(key=lambda row: -float(str(row[3])))
+    return float(medians.sum()), 2 * macs / busy / 1e6 if busy else 0.0, rows
+
+
+def alone(peer: str, model: Path, artifact: Path, cache: Path) -> dict[str, float]:
+    """Start time and peak memory of a peer in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.child", peer, model, artifact, cache]
+    environment = {**os.environ, "POCL_CACHE_DIR": str(cache / "pocl"), "PYOPENCL_NO_CACHE": "1"}
+    (cache / "pocl").mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def build(model: Path, out: Path, options: list[str]) -> float:
+    """Build an artifact in a process of its own; returns the seconds it took."""
+    command = [sys.executable, "-m", "compile", "build", str(model), "--out", str(out), *options]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"building {model.name} failed: {done.stderr.splitlines()[-1]}")
+    return time.perf_counter() - start
