@@ -25,6 +25,7 @@ from driving_interfaces import (
 from onnx import helper, numpy_helper
 from onnx_models import conv_model
 
+from compile.cli import main
 from compile.generations import GENERATIONS, find_network, read_part
 from compile.importer import ImportedModel, import_model
 from compile.metadata import read_output_slices
@@ -203,6 +204,14 @@ def test_stranger_beside_a_policy(tmp_path: Path) -> None:
     stranger = conv_model(tmp_path / "conv.onnx")
     with pytest.raises(ModeldError, match=r"conv\.onnx is neither vision nor policy"):
         import_model(stranger, {}, [write(POLICY, tmp_path / "policy.onnx")])
+
+
+def test_command_takes_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vision = str(write(VISION, tmp_path / "vision.onnx"))
+    assert main(["build", vision, vision, "--out", str(tmp_path / "out")]) != 0
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "frames are taken by vision.onnx, vision.onnx; give files of one network" in said
+    assert not (tmp_path / "out").exists()
 
 
 def strip_metadata(model: onnx.ModelProto) -> None:
