@@ -72,8 +72,8 @@ def find_network(parts: Sequence[Part]) -> Network:
         )
     past = 0 if policies else 1
     shape = _features(policies or (first,)).shape
-    steps = shape[1] + past
-    if len(shape) not in (3, 4) or shape[0] != 1 or steps not in FRAMES_PER_STEP:
+    steps = shape[1] + past if len(shape) in (3, 4) and shape[0] == 1 else 0
+    if steps not in FRAMES_PER_STEP:
         known = ", ".join(str(count - past) for count in FRAMES_PER_STEP)
         raise ModeldError(
             f"driving model: input {FEATURES} is {list(shape)}; the generations known here have "

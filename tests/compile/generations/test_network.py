@@ -30,6 +30,7 @@ from compile.generations import GENERATIONS, find_network, read_part
 from compile.importer import ImportedModel, import_model
 from compile.metadata import read_output_slices
 from modeld.errors import ModeldError
+from modeld.manifest import Tensor
 
 RECENT = INTERFACES["2026-06"][1][0]
 YEAR_2024 = INTERFACES["2024-07"][1][0]
@@ -136,10 +137,6 @@ REFUSED: dict[str, tuple[list[File], str]] = {
     "unknown context of a policy": (
         [VISION, File(policy(24, "desire_pulse"), PLAN)],
         r"features_buffer is \[1, 24, 512\].*T of 25, 33, 100",
-    ),
-    "features without time": (
-        [replace(RECENT, inputs=RECENT.inputs | {"features_buffer": (1, 24)})],
-        r"features_buffer is \[1, 24\]",
     ),
     "desires of another context": (
         [replace(RECENT, inputs=RECENT.inputs | {"desire_pulse": (1, 100, 8)})],
@@ -254,6 +251,14 @@ def test_everything_that_is_fed_back_is_known(tmp_path: Path) -> None:
     network = find_network(parts)
     assert (network.steps, network.frames_per_step, network.row) == (100, 1, (512,))
     assert network.heads["desired_curvature"] == (5995, 5997)
+
+
+@pytest.mark.parametrize("shape", [(), (24,), (1, 24), (2, 24, 512), (1, 24, 8, 8, 8)])
+def test_features_of_another_rank(shape: tuple[int, ...], tmp_path: Path) -> None:
+    part = read_part("m.onnx", onnx.load(write(RECENT, tmp_path / "m.onnx")))
+    features = Tensor("features_buffer", shape, "float32")
+    with pytest.raises(ModeldError, match="features_buffer is .*T of 24, 32, 99"):
+        find_network([replace(part, inputs={**part.inputs, "features_buffer": features})])
 
 
 def test_symbolic_batch_of_two_files(tmp_path: Path) -> None:
