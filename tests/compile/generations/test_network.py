@@ -257,7 +257,7 @@ def test_everything_that_is_fed_back_is_known(tmp_path: Path) -> None:
 def test_features_of_another_rank(shape: tuple[int, ...], tmp_path: Path) -> None:
     part = read_part("m.onnx", onnx.load(write(RECENT, tmp_path / "m.onnx")))
     features = Tensor("features_buffer", shape, "float32")
-    with pytest.raises(ModeldError, match="features_buffer is .*T of 24, 32, 99"):
+    with pytest.raises(ModeldError, match=r"features_buffer is .*T of 24, 32, 99"):
         find_network([replace(part, inputs={**part.inputs, "features_buffer": features})])
 
 
