@@ -42,6 +42,8 @@ def attribute(
     buffers: Mapping[int, Array],
 ) -> Attribution:
     """Match `buffers` (contents by storage) with `values` (the model's, by name) of one run."""
+    # A sequence, which is a list, lies in no buffer.
+    values = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     producers = {name: node for node in model.graph.node for name in node.output if name}
     order = {id(node): position for position, node in enumerate(model.graph.node)}
     by_label = {node_label(node): node for node in model.graph.node}
