@@ -22,6 +22,7 @@ Compared with ONNX Runtime {ort} on the CPU. A value may differ by {atol} + {rto
 |---|---|
 | passed | {passed} |
 | refused, with the reason | {refused} |
+| crashed | {crashed} |
 | wrong | {wrong} |
 | ONNX Runtime passes | {peer} |
 | passed of those | {both} |
@@ -29,8 +30,8 @@ Compared with ONNX Runtime {ort} on the CPU. A value may differ by {atol} + {rto
 
 A case with more than one operator counts in the row of each.
 
-| operator | cases | passed | refused | wrong | ONNX Runtime | frozen |
-|---|---|---|---|---|---|---|
+| operator | cases | passed | refused | crashed | wrong | ONNX Runtime | frozen |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -67,6 +68,7 @@ def page(results: Sequence[Result], known: Mapping[str, str], rtol: float, atol:
         atol=f"{atol:g}",
         passed=statuses[Status.PASSED],
         refused=statuses[Status.REFUSED],
+        crashed=statuses[Status.CRASHED],
         wrong=statuses[Status.WRONG],
         peer=sum(result.peer for result in results),
         both=sum(result.peer and result.status is Status.PASSED for result in results),

@@ -19,6 +19,7 @@ class Status(StrEnum):
 
     PASSED = "passed"
     REFUSED = "refused"
+    CRASHED = "crashed"
     WRONG = "wrong"
 
 
@@ -62,6 +63,8 @@ def run_case(case: Case) -> Result:
             status = Status.WRONG if detail else Status.PASSED
         except ModeldError as error:
             status, detail = Status.REFUSED, str(error)
+        except Exception as error:  # noqa: BLE001 (whatever one case breaks, the others go on)
+            status, detail = Status.CRASHED, f"{type(error).__name__}: {error}"
     names = tuple(sorted(frozen))
     return Result(case.name, case.operators, status, detail, names, peer_passes(case))
 

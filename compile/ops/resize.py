@@ -64,9 +64,12 @@ class _Axis:
         raise ValueError(f"coordinate_transformation_mode {mode!r} is not known")
 
 
+# A tie that a coordinate misses by its own rounding is a tie, for ONNX Runtime too.
+_TIE = 1e-5
+
 _NEAREST: dict[str, Callable[[Array], Any]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5 - _TIE),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5 + _TIE),
     "floor": np.floor,
     "ceil": np.ceil,
 }

@@ -97,7 +97,13 @@ def _interpolated(x: Tensor, positions: Sequence[Tensor], mode: str, border: Bor
 
 
 # The names of opset 16 and of opset 20.
-_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic"}
+_MODES = {
+    "bilinear": "linear",
+    "bicubic": "cubic",
+    "linear": "linear",
+    "cubic": "cubic",
+    "nearest": "nearest",
+}
 
 
 def grid_sample(
@@ -119,23 +125,24 @@ def grid_sample(
     borders: dict[str, Border] = {"zeros": _zeros, "border": _border, "reflection": reflection}
     if padding_mode not in borders:
         raise ValueError(f"padding_mode {padding_mode!r} is none of {', '.join(borders)}")
+    kind = _MODES[mode]
     positions = []
     for axis, (size, (low, high)) in enumerate(zip(sizes, edges, strict=True)):
         unit = flat[:, :, len(sizes) - 1 - axis]
         scale = (size - 1) / 2 if align_corners else size / 2
         position = (unit + 1) * scale - (0 if align_corners else 0.5)
-        position = position.round() if mode == "nearest" else position
-        if padding_mode == "border":
+        position = position.round() if kind == "nearest" else position
+        if padding_mode == "border" and kind != "cubic":
             position = position.clip(0, size - 1)
         elif padding_mode == "reflection":
             position = _mirrored(position, low, high)
         positions.append(position)
     border = borders[padding_mode]
-    if mode == "nearest":
+    if kind == "nearest":
         ones = [[position.const_like(1.0)] for position in positions]
         y = _weighted(x, [[position] for position in positions], ones, border)
     else:
-        y = _interpolated(x, positions, _MODES[mode], border)
+        y = _interpolated(x, positions, kind, border)
     return y.reshape(batch, x.shape[1], *grid.shape[1:-1]).cast(x.dtype)
 
 
