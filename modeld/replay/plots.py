@@ -93,7 +93,7 @@ def plot_latency(
 
 _STAGE_COLOURS = (
     "#dfe5ea", "#264653", "#2a9d8f", "#8ab17d", "#e9c46a", "#f4a261", "#e76f51", "#9d4edd",
-    "#577590", "#aab7c4",
+    "#577590",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from modeld.replay.video import Bytes
 _RPY, _HEIGHT = (0.0, 0.02, 0.0), 1.22
 # Luma pixels that share a value, each way. Painting costs 3 microseconds a value: the finer one is
 # for looking at and for the network, the faster one for filling a second's frames of two cameras.
-FINE, FAST = 3, 8
+FINE, FAST = 3, 16
 
 
 def parse_road(spec: str) -> int | None:

@@ -128,6 +128,9 @@ class SimulatedDevice:
 
     def take_narrow(self, timeout_s: float) -> Frame | None:
         """The newest narrow frame; everything due until its end is published first."""
+        if self.last_frame is None:
+            # Cameras begin when the first frame is made, however long that takes.
+            self._reel.at(self._last_narrow + 1)
         number = self._pace.wait(self._last_narrow, timeout_s, newest=True)
         if number is None:
             return None

@@ -16,7 +16,7 @@ _KEPT_FRAMES = 12_000
 END_TO_END = "end_to_end"
 # The stages that add up to `end_to_end`, in the order they happen.
 STACKED = (
-    "wait", "sync", "upload", "warp", "model", "read", "host", "parse", "publish", "arrive",
+    "wait", "sync", "upload", "warp", "model", "read", "host", "parse", "deliver",
 )  # fmt: skip
 
 
@@ -76,15 +76,16 @@ class Recorder:
 def stage_times(times: TurnTimes, answer: Answer) -> dict[str, int]:
     """Durations of a frame's stages in ns, in order.
 
-    `wait` is from the end of frame until the daemon had it, `arrive` the wire to the subscriber,
-    `overhead` the part of the turn in which no kernel ran: copies, uploads and Python.
+    `wait` is from the end of frame until the daemon had it. `deliver` is from the choice of an
+    action until the subscriber had modelV2, which is the first of the three messages whose sending
+    `publish` is. `overhead` is the part of the turn in which no kernel ran: copies and Python.
     """
     stages = times.stages()
     return {
         "wait": times.received - times.timestamp_eof,
         **stages,
         "overhead": stages["turn"] - times.warp - times.model,
-        "arrive": answer.answered - times.published,
+        "deliver": answer.answered - times.parsed,
     }
 
 

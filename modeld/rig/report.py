@@ -16,19 +16,19 @@ _MIB = 1 << 20
 _COLUMNS = (*PERCENTILES, "max", "mean")
 # What the rows of the table mean, in the order of a frame's life.
 _MEANING = {
-    "wait": "end of frame to daemon",
+    "wait": "for the daemon",
     "sync": "pair of frames",
     "upload": "to the device",
-    "warp": "frames to model view",
+    "warp": "to the model's view",
     "model": "the network",
     "read": "to the host",
     "host": "rest of the call",
     "parse": "check, parse, act",
-    "publish": "three messages",
-    "arrive": "message to here",
+    "deliver": "modelV2 to here",
+    "publish": "all three messages",
     "turn": "pair to messages",
     "overhead": "turn - warp - model",
-    END_TO_END: "frame to message here",
+    END_TO_END: "end of frame to here",
 }
 
 
@@ -84,7 +84,10 @@ def result_line(numbers: Mapping[str, Any], broken: Sequence[Violation]) -> str:
 def latency_table(numbers: Mapping[str, Any]) -> Table:
     """Percentiles of every stage in milliseconds."""
     table = Table(
-        box=box.SIMPLE_HEAD, title="latency in milliseconds", title_justify="left", pad_edge=False
+        box=box.SIMPLE_HEAD,
+        title="latency in milliseconds",
+        title_justify="left",
+        padding=(0, 1, 0, 0),
     )
     # The widths keep numbers whole on narrow terminals; the explanation gives way.
     table.add_column("stage", style="bold", no_wrap=True, min_width=10)
@@ -96,7 +99,7 @@ def latency_table(numbers: Mapping[str, Any]) -> Table:
         summary = latencies.get(name)
         if not summary:
             continue
-        if name == "turn":
+        if name == "publish":
             table.add_section()
         cells = [f"{summary[column]:.2f}" for column in _COLUMNS]
         style = "" if name in STACKED else "bold cyan"

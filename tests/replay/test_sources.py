@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from modeld.cameras.frame import EndOfStreamError, Frame
+from modeld.cameras.nv12 import packed_layout
 from modeld.errors import ModeldError
 from modeld.fakes.clock import FakeClock
 from modeld.messaging import decode_event
+from modeld.replay.device import device_profile
+from modeld.replay.pace import RealTime
+from modeld.replay.reel import Moment, Reel
 from modeld.replay.resample import nv12_views
+from modeld.replay.simulation import Recording, SimulatedDevice
 from modeld.replay.sources import open_source
 
 CAMERA = "1344x760"
+LAYOUT = packed_layout(16, 8)
 PERIOD = 50_000_000
 
 
@@ -101,6 +107,28 @@ def test_a_camera_does_not_wait_for_a_slow_reader(clip: Callable[..., Path]) -> 
         except EndOfStreamError:
             pass
     assert taken == [0, 1, 2, *range(7, 20)]
+
+
+class SlowReel(Reel):
+    """The first moment takes ten seconds to make."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(Moment(np.zeros(LAYOUT.bytes, np.uint8)) for _ in range(9))
+        self._clock = clock
+
+    def at(self, number: int) -> Moment:
+        if self._current is None:
+            self._clock.sleep(10.0)
+        return super().at(number)
+
+
+def test_cameras_begin_when_the_first_frame_is_made() -> None:
+    clock = FakeClock()
+    profile = device_profile(CAMERA, (0, 0, 0), 1.2, 0)
+    recording = Recording(profile, LAYOUT, two_cameras=False, visible=(0, 0, 16, 8))
+    source = SimulatedDevice(recording, SlowReel(clock), RealTime(clock, 20, 0), clock)
+    assert [frame.frame_id for frame in play(source)] == list(range(9))
+    assert source.remarks() == ()
 
 
 def test_a_loop_never_ends(clip: Callable[..., Path]) -> None:

@@ -30,7 +30,7 @@ def test_stages_add_up_to_the_whole_way() -> None:
     stages = {name: value // MS for name, value in stage_times(times(3, 0), answer).items()}
     assert stages == {
         "wait": 1, "sync": 2, "upload": 3, "warp": 4, "model": 5, "read": 1, "host": 7,
-        "parse": 6, "publish": 7, "turn": 33, "overhead": 24, "arrive": 4,
+        "parse": 6, "publish": 7, "turn": 33, "overhead": 24, "deliver": 11,
     }  # fmt: skip
     assert sum(stages[name] for name in STACKED) == 40
 
