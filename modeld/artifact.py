@@ -25,6 +25,7 @@ from modeld.manifest import (
     manifest_digest,
     parse_manifest,
 )
+from modeld.validation import validate
 from modeld.verdict import Reason
 
 CHUNK_BYTES = 4 << 20
@@ -116,6 +117,10 @@ def _open_artifact(directory: Path, pin: str | None) -> Artifact:
     except ModeldError as error:
         raise refused(Reason.MALFORMED, str(error)) from None
     _check_listing(directory, manifest)
+    try:
+        validate(manifest)
+    except ModeldError as error:
+        raise refused(Reason.MALFORMED, str(error)) from None
     return Artifact(directory, manifest, digest, content)
 
 

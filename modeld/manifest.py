@@ -6,8 +6,10 @@ specified in `artifacts/README.md`.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
+import reprlib
 import types
 import typing
 from dataclasses import dataclass
@@ -305,14 +307,15 @@ class Manifest:
 
 def canonical_bytes(manifest: Manifest) -> bytes:
     """The one spelling of a manifest: UTF-8 JSON, sorted keys, no spaces, newline at the end."""
+    return _spelled(dataclasses.asdict(manifest))
+
+
+def _spelled(document: Any) -> bytes:
     text = json.dumps(
-        dataclasses.asdict(manifest),
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
-    return text.encode() + b"\n"
+    # Lone surrogates, which JSON can write and UTF-8 cannot, come out as bytes that differ.
+    return text.encode(errors="replace") + b"\n"
 
 
 def manifest_digest(content: bytes) -> str:
@@ -333,7 +336,13 @@ def parse_manifest(content: bytes) -> Manifest:
         ) from None
     if isinstance(document, dict):
         _check_format(document)
-    return typing.cast(Manifest, _decode(Manifest, document, "manifest"))
+    manifest = typing.cast(Manifest, _decode(Manifest, document, "manifest"))
+    # Two spellings of one manifest would be two identities; repeated keys would hide values.
+    if _spelled(document) != content:
+        raise ModeldError(
+            f"{MANIFEST_FILE} is not in the canonical spelling; build the artifact again"
+        )
+    return manifest
 
 
 def _check_format(document: dict[str, Any]) -> None:
@@ -352,7 +361,7 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     """Turn a JSON value into `kind` (a dataclass, tuple, dict, optional, str, int or bool)."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(typing.cast(type[Any], kind), value, path)
+        return _decode_dataclass(kind, value, path)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (a for a in arguments if a is not type(None))
         return None if value is None else _decode(inner, value, path)
@@ -369,10 +378,10 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     return value
 
 
-def _decode_dataclass(kind: type[Any], value: Any, path: str) -> Any:
+def _decode_dataclass(kind: Any, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
         raise _wrong_type(path, "an object", value)
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     if missing := sorted(hints.keys() - value.keys()):
         raise ModeldError(f"{path} lacks {', '.join(missing)}; build the artifact again")
     if extra := sorted(value.keys() - hints.keys()):
@@ -382,7 +391,13 @@ def _decode_dataclass(kind: type[Any], value: Any, path: str) -> Any:
     )
 
 
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    # Evaluating annotations anew for each of thousands of arguments would take seconds.
+    return typing.get_type_hints(kind)
+
+
 def _wrong_type(path: str, expected: str, value: Any) -> ModeldError:
-    shown = repr(value)
+    shown = reprlib.repr(value)  # of bounded depth, unlike what a hostile file may nest
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return ModeldError(f"{path} is {shown}, expected {expected}; build the artifact again")

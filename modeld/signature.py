@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from modeld.verdict import Reason
 # Keeps a signature made for an artifact from being valid for anything else.
 DOMAIN = b"modeld-artifact-signature-1\n"
 PUBLIC_PREFIX = "modeld-ed25519-public"
+KEY_ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,12 @@ def parse_signatures(content: bytes) -> dict[str, bytes]:
     """Signatures by key id. Raises ArtifactRefusedError for a malformed file."""
     try:
         entries = json.loads(content)["ed25519"]
-        return {str(key_id): bytes.fromhex(text) for key_id, text in entries.items()}
+        signatures = {str(key_id): bytes.fromhex(text) for key_id, text in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise refused(Reason.BAD_SIGNATURE, "manifest.sig is malformed; sign again") from None
+    if not all(KEY_ID.fullmatch(key_id) for key_id in signatures):
+        raise refused(Reason.BAD_SIGNATURE, "manifest.sig has a malformed key id; sign again")
+    return signatures
 
 
 def _verifies(key: PublicKey, signature: bytes, manifest: bytes) -> bool:

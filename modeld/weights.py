@@ -13,6 +13,8 @@ from modeld.verdict import Reason
 
 # safetensors' own bound on the header.
 MAX_HEADER_BYTES = 100_000_000
+# What hostile JSON provokes: nesting without end, and Infinity for an offset.
+_UNREADABLE = (RecursionError, OverflowError)
 
 
 def stream_weights(artifact: Artifact) -> Iterator[tuple[int, bytes]]:
@@ -53,7 +55,14 @@ def _spans(header: bytes, weights: dict[str, Weight]) -> list[tuple[int, int, We
         entries = json.loads(header)
         offsets = {name: entry["data_offsets"] for name, entry in entries.items()}
         spans = sorted((int(start), int(stop), name) for name, (start, stop) in offsets.items())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise refused(Reason.MALFORMED, f"{WEIGHTS_FILE} has a bad header ({error!r})") from None
     if offsets.keys() != weights.keys():
         difference = sorted(offsets.keys() ^ weights.keys())

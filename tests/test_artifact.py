@@ -142,9 +142,28 @@ def test_malformed_manifests_name_the_field(
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    (toy / "manifest.json").write_text(json.dumps(document))
+    (toy / "manifest.json").write_text(
+        json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+    )
     with pytest.raises(ModeldError, match=message):
         open_artifact(toy)
+
+
+def test_other_spellings_of_a_manifest_are_refused(toy: Path) -> None:
+    good = (toy / "manifest.json").read_bytes()
+    repeated = good.replace(b'"name":"toy"', b'"name":"other","name":"toy"')
+    surrogate = good.replace(b'"name":"toy"', b'"name":"\\ud800"')
+    for content in (good + b" ", good[:-1], good.decode().encode("utf-16"), repeated, surrogate):
+        (toy / "manifest.json").write_bytes(content)
+        assert "canonical spelling" in str(refused(toy))
+
+
+def test_deeply_nested_manifest_is_refused(toy: Path) -> None:
+    good = (toy / "manifest.json").read_bytes()
+    for depth in (500, 900, 100_000):
+        nested = b"[" * depth + b"]" * depth
+        (toy / "manifest.json").write_bytes(good.replace(b'"toy"', nested))
+        assert refused(toy).reason == "malformed"
 
 
 @given(data=st.data())

@@ -140,8 +140,22 @@ def test_race_detector_sees_an_update_in_place(queues: Path, tmp_path: Path) -> 
     for call in manifest["entry_points"][0]["calls"]:
         for argument in call["arguments"]:
             argument["buffer"] = argument["buffer"].removeprefix("next_")
-    (broken / "manifest.json").write_text(json.dumps(manifest))
-    assert "data race" in run_under_oclgrind(broken)
+    (broken / "manifest.json").write_bytes(canonical(manifest))
+    with pytest.raises(ModeldError, match="which run_model must not"):
+        open_artifact(broken)
+    assert "data race" in run_under_oclgrind(broken, UNCHECKED + RACE_SCRIPT)
+
+
+# For what the check of the manifest would refuse before any launch.
+UNCHECKED = """
+import modeld.artifact
+modeld.artifact.validate = lambda manifest: None
+"""
+
+
+def canonical(document: object) -> bytes:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode() + b"\n"
 
 
 WARP_SCRIPT = """
