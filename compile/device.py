@@ -1,6 +1,7 @@
 """Making tinygrad use the OpenCL device that the artifact is built for."""
 
 import ctypes
+from collections.abc import Sequence
 
 import pyopencl as cl
 from tinygrad.device import Device
@@ -22,16 +23,21 @@ def use_device(device: cl.Device) -> None:
 
     Raises ModeldError when this process already compiled for another device.
     """
+    use_devices([device])
+
+
+def use_devices(devices: Sequence[cl.Device]) -> None:
+    """Let tinygrad run on several devices, `CL:0`, `CL:1`, … in this order; see `use_device`."""
     if Device.DEFAULT != "CL":
         raise ModeldError(f"DEV={Device.DEFAULT} is set; unset it, artifacts are made with OpenCL")
     if not _used:
         # tinygrad would take the first platform whatever the user selected.
-        handle = ctypes.cast(device.int_ptr, tinygrad_cl.cl_device_id)
-        CLDevice.device_ids = (tinygrad_cl.cl_device_id * 1)(handle)
-        _used.append(device)
-    opened = Device["CL"].device_name.strip()
-    if _used[0] != device or opened != device.name.strip():
+        handles = [ctypes.cast(device.int_ptr, tinygrad_cl.cl_device_id) for device in devices]
+        CLDevice.device_ids = (tinygrad_cl.cl_device_id * len(handles))(*handles)
+        _used.extend(devices)
+    opened, wanted = Device["CL"].device_name.strip(), devices[0].name.strip()
+    if _used != list(devices) or opened != wanted:
         raise ModeldError(
             f"this process already compiles for {opened!r}; "
-            f"compile for {device.name.strip()!r} in a process of its own"
+            f"compile for {wanted!r} in a process of its own"
         )
