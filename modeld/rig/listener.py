@@ -37,6 +37,19 @@ class Listener:
     def listen(self, timeout_s: float) -> None:
         """Take in what is there, waiting at most `timeout_s` for the first of it."""
         self._inbox.wait(timeout_s)
+        self._take_answers()
+        self.listen_to_health()
+
+    def listen_to_health(self) -> None:
+        """Take in what the daemon tells of itself, leaving answers alone."""
+        while (data := self._inbox.receive(_HEALTH)) is not None:
+            self.health = decode_event(data).modeldHealth
+            for times in turns_of(self.health):
+                if self.first_published is None:
+                    self.first_published = times.published
+                self._recorder.turn(times)
+
+    def _take_answers(self) -> None:
         while (data := self._inbox.receive(_MODEL)) is not None:
             now = self._clock.monotonic_ns()
             if self.first_answer is None:
@@ -45,9 +58,3 @@ class Listener:
             model = event.modelV2
             self._recorder.answered(Answer(model.frameId, model.timestampEof, now), event.valid)
             self._on_answer(event)
-        while (data := self._inbox.receive(_HEALTH)) is not None:
-            self.health = decode_event(data).modeldHealth
-            for times in turns_of(self.health):
-                if self.first_published is None:
-                    self.first_published = times.published
-                self._recorder.turn(times)
