@@ -39,4 +39,6 @@ def run(args: argparse.Namespace) -> int:
         found = "equal bit for bit" if result.exact else f"within tolerance, worst {worst:.3g}"
         print(f"self-test  {found}")
         print(f"programs   {executor.cache.hits} from cache, {executor.cache.misses} compiled")
+        for failure in executor.cache.failures:
+            print(f"not kept   {failure}")
     return 0

@@ -206,6 +206,8 @@ def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Execu
     result = selftest.check(executor, artifact)
     warm_up(executor)
     executor.keep_programs()
+    for failure in cache.failures:
+        logging.getLogger(__name__).warning("compiled programs are not kept: %s", failure)
     health.counts[Count.CACHE_HITS] = cache.hits
     health.counts[Count.CACHE_MISSES] = cache.misses
     logging.getLogger(__name__).info(
