@@ -124,7 +124,7 @@ def describe(optimizer: Optimizer, names: Mapping[int, str]) -> OptimizerRecord:
         placement=_placement(optimizer),
         parameters=tuple(_name(t, i, names) for i, t in enumerate(optimizer.params)),
         slots=slots,
-        scalars={name: _scalar(optimizer, name) for name in attributes.scalars},
+        scalars={name: _scalar(name, tensor) for name, tensor in _scalars(optimizer).items()},
     )
 
 
@@ -161,10 +161,8 @@ def write_state(
 
 def state_tensors(optimizer: Optimizer) -> Iterator[tuple[str, Tensor]]:
     """What the optimizer keeps, with a name for messages: its scalars and its slots."""
-    attributes = FAMILIES[_family(optimizer)]
-    for name in attributes.scalars:
-        yield name, getattr(optimizer, name)
-    for slot in attributes.slots:
+    yield from _scalars(optimizer).items()
+    for slot in FAMILIES[_family(optimizer)].slots:
         for number, tensor in enumerate(getattr(optimizer, slot)):
             yield f"{slot}[{number}]", tensor
 
@@ -179,8 +177,7 @@ def materialize(optimizer: Optimizer) -> None:
                     name, shape = dtype_name(tensor.dtype), tuple(tensor.shape)
                     size = math.prod(shape) * tensor.dtype.itemsize
                     write(tensor, StoredTensor(name, shape, bytes(size)))
-        for name in FAMILIES[_family(member)].scalars:
-            getattr(member, name).realize()
+        Tensor.realize(*_scalars(member).values())
 
 
 def require_gradients(optimizer: Optimizer, parameters: Mapping[str, Tensor]) -> None:
@@ -222,13 +219,16 @@ def _placement(optimizer: Optimizer) -> Placement:
     return on_devices(device) if isinstance(device, str) else on_devices(*device)
 
 
-def _scalar(optimizer: Optimizer, name: str) -> Scalar:
-    tensor = getattr(optimizer, name)
-    if tensor.shape != (1,):
+def _scalars(optimizer: Optimizer) -> dict[str, Tensor]:
+    if optimizer.lr.shape != (1,):
         raise ModeldError(
             "CONST_LR is set, so the learning rate is compiled into the kernels and cannot be "
             "restored; unset CONST_LR"
         )
+    return {name: getattr(optimizer, name) for name in FAMILIES[_family(optimizer)].scalars}
+
+
+def _scalar(name: str, tensor: Tensor) -> Scalar:
     value = float(np.frombuffer(read(tensor).data, dtype_name(tensor.dtype))[0])
     if not math.isfinite(value):
         raise ModeldError(f"{name} of an optimizer is {value}; load the last checkpoint")

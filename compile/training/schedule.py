@@ -36,10 +36,10 @@ class Schedule:
     def rate_at(self, step: int) -> float:
         """The learning rate of the step after `step` finished ones."""
         if step < self.warm_up:
-            return self.rate * (step + 1) / self.warm_up
+            return self.rate * ((step + 1) / self.warm_up)
         done = min(1.0, (step - self.warm_up) / (self.steps - self.warm_up))
         if self.shape == "linear":
             return self.rate * (1 - done)
         if self.shape == "cosine":
-            return self.rate * (1 + math.cos(math.pi * done)) / 2
+            return self.rate * ((1 + math.cos(math.pi * done)) / 2)
         return self.rate

@@ -26,6 +26,7 @@ from compile.training.placement import is_pending, placement_of, read, write
 from compile.training.randomness import random_state, set_random_state
 from compile.training.record import FORMAT_VERSION, ParameterRecord, RunRecord
 from compile.training.schedule import Schedule
+from compile.training.stepping import mark_whole, require_whole
 from compile.training.stored import StoredTensor, dtype_name
 from modeld.errors import ModeldError
 
@@ -55,8 +56,10 @@ def take(
 
     `parameters` are all tensors of the model by name, also those that are not trained (as
     `tinygrad.nn.state.get_state_dict` gives them). `position` says where in the data the run is,
-    as JSON. Raises ModeldError when a value is yet to be computed: then a step is half done.
+    as JSON. Raises ModeldError when a step failed half-way (see `compile.training.stepping`) or a
+    value is yet to be computed.
     """
+    require_whole(optimizer)
     _refuse_pending(parameters, optimizer)
     record = _record(parameters, optimizer, step, schedule, dict(position or {}))
     values = {p.name: read(parameters[p.name]) for p in record.parameters if p.same_as is None}
@@ -90,6 +93,7 @@ def restore(
         state = {(s, name): t for (n, s, name), t in snapshot.state.items() if n == number}
         write_state(member, snapshot.record.optimizers[number], state)
     set_random_state(snapshot.record.random)
+    mark_whole(optimizer)
 
 
 def _record(
