@@ -64,7 +64,9 @@ def take_static(context: Context, x: Tensor, axis: int, positions: Array) -> Ten
     if (regular := _regular(x, axis, positions)) is not None:
         return regular
     pieces = runs(positions)
-    if len(pieces) > _MAX_PIECES:
+    # Joined pieces of which some are flipped are more than tinygrad's code generation can bear.
+    flipped = len(pieces) > 1 and any(step < 0 for _, _, step in pieces)
+    if len(pieces) > _MAX_PIECES or flipped:
         return take(x, axis, context.tensor(positions.astype(np.int32)))
     parts = [_piece(x, axis, run) for run in pieces]
     return parts[0] if len(parts) == 1 else parts[0].cat(*parts[1:], dim=axis)

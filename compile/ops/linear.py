@@ -50,7 +50,8 @@ def determinant(x: Tensor) -> Tensor:
         sign = (pivot.reshape(-1) == 0).where(1, -1).cast(x.dtype)
         result = result * lead * sign
         factor = swapped[:, 1:, :1] / (lead == 0).where(1, lead).reshape(-1, 1, 1)
-        rest = (swapped[:, 1:] - factor * top.unsqueeze(1))[:, :, 1:]
+        # In memory: otherwise every step would compute all earlier ones for each of its elements.
+        rest = (swapped[:, 1:] - factor * top.unsqueeze(1))[:, :, 1:].contiguous()
     return (result * rest[:, 0, 0]).reshape(x.shape[:-2])
 
 
