@@ -26,6 +26,7 @@ from compile.operators import is_half, is_quantised
 from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
+from compile.prebuild import prebuild
 from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
@@ -53,7 +54,7 @@ from modeld.selftest import check as self_test
 
 Array = npt.NDArray[np.generic]
 
-STAGES = 6
+STAGES = 7
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     kernels = own_kernels(
         imported, device, request.tuned, request.tuning, request.tune_budget_s, progress
     )
-    progress.stage("compiling kernels")
-    traced = _trace(kernels.model, imported, request, samples[SEEDS[0]], progress)
+    progress.stage("generating kernels")
+    traced = _trace(kernels.model, imported, request, samples[SEEDS[0]], device, progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
@@ -192,6 +193,7 @@ def _trace(
     imported: ImportedModel,
     request: BuildRequest,
     inputs: Mapping[str, Array],
+    device: cl.Device,
     progress: Progress,
 ) -> _Traced:
     runner = GraphRunner(
@@ -210,6 +212,8 @@ def _trace(
     function(tensors)
     names = {id(tensor.uop.base): name for name, tensor in runner.constants.named}
     captured = CapturedRun(function, tensors, names, progress.advance)
+    progress.stage("compiling programs")
+    prebuild(captured.program, device, progress.advance)
     outputs = function(tensors)
     DeviceTensor.realize(*outputs.values())
     eager = {name: tensor.numpy() for name, tensor in outputs.items()}

@@ -25,7 +25,7 @@ def test_build_prints_the_identity_and_shows_progress(
     assert main(["build", str(model), "--out", str(tmp_path / "a"), "--dim", "n=1"]) == 0
     captured = capsys.readouterr()
     assert captured.out == open_artifact(tmp_path / "a").digest + "\n"
-    assert "[1/6] reading the model" in captured.err and "built in" in captured.err
+    assert "[1/7] reading the model" in captured.err and "built in" in captured.err
 
 
 @pytest.mark.parametrize(
