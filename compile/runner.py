@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from tinygrad import Device, Tensor
 from tinygrad.helpers import Metadata
 from tinygrad.tensor import _METADATA

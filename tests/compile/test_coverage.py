@@ -1,0 +1,129 @@
+"""Everything that stops a build, at once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import save_model, tensor
+
+from compile.cli import main
+from compile.coverage import check_coverage, coverage
+from modeld.errors import ModeldError
+
+
+@pytest.fixture
+def troubled(tmp_path: Path) -> Path:
+    """A model with something of everything."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="fine"),
+        helper.make_node("Wobble", ["a"], ["b"], name="w1", domain="com.example"),
+        helper.make_node("Wobble", ["b"], ["c"], name="w2", domain="com.example"),
+        helper.make_node("RandomNormalLike", ["c"], ["d"], name="noise"),
+        helper.make_node("StringNormalizer", ["t"], ["u"], name="words"),
+        helper.make_node("Reshape", ["d", "s"], ["y"], name="shaped"),
+    ]
+    return save_model(
+        tmp_path / "m.onnx",
+        nodes,
+        [
+            tensor("x", (4,)),
+            tensor("s", (2,), TensorProto.INT64),
+            tensor("t", (1,), TensorProto.STRING),
+        ],
+        [tensor("y", (2, 2)), tensor("u", (1,), TensorProto.STRING)],
+        opsets={"": 17, "com.example": 2},
+    )
+
+
+def test_findings_are_grouped_with_opset_count_and_nodes(troubled: Path) -> None:
+    found = coverage(onnx.load(troubled))
+    missing = {operator.name: operator for operator in found.unsupported}
+    assert set(missing) == {"Wobble", "RandomNormalLike", "StringNormalizer"}
+    assert missing["Wobble"].nodes == ("w1", "w2")
+    assert missing["Wobble"].opset == 2
+    assert missing["Wobble"].reason.startswith("custom domain")
+    assert missing["RandomNormalLike"].reason.startswith("random values")
+    assert missing["StringNormalizer"].reason == "operator not supported"
+    assert found.shape_inputs == {"s": ("shaped",)}
+    assert found.types == {"t": "STRING", "u": "STRING"}
+    assert not found.complete
+
+
+def test_one_error_names_them_all(troubled: Path) -> None:
+    with pytest.raises(ModeldError) as error:
+        check_coverage(onnx.load(troubled))
+    text = str(error.value)
+    assert text.startswith("4 unsupported nodes: ")
+    for part in ("w1, w2", "noise", "words", "t has element type STRING"):
+        assert part in text
+    assert "fine" not in text
+
+
+def test_nodes_of_subgraphs_and_functions_count(tmp_path: Path) -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Wobble", ["x"], ["z"], name="inner", domain="com.example")],
+        "branch",
+        [],
+        [tensor("z", (1,))],
+    )
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    path = save_model(
+        tmp_path / "m.onnx",
+        [node],
+        [tensor("x", (1,)), tensor("c", (), TensorProto.BOOL)],
+        [tensor("y", (1,))],
+        opsets={"": 17, "com.example": 1},
+    )
+    assert [operator.nodes for operator in coverage(onnx.load(path)).unsupported] == [
+        ("inner", "inner")
+    ]
+
+
+def test_attributes_that_change_the_meaning_stop_a_build(tmp_path: Path) -> None:
+    path = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Relu", ["x"], ["y"], name="odd", slope=0.1)],
+        [tensor("x", (1,))],
+        [tensor("y", (1,))],
+    )
+    (operator,) = coverage(onnx.load(path)).unsupported
+    assert "not supported with slope" in operator.reason
+
+
+def test_the_command_lists_and_fails(troubled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["coverage", str(troubled)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "ok      ai.onnx Relu (opset 17), 1×" in lines
+    assert any(line.startswith("missing com.example Wobble (opset 2), 2×: ") for line in lines)
+    assert any(line.startswith("freeze  s (--const s=FILE.safetensors)") for line in lines)
+    assert main(["coverage", "--json", str(troubled)]) == 1
+    assert json.loads(capsys.readouterr().out)["types"]["t"] == "STRING"
+
+
+def test_the_command_succeeds_for_a_model_without_trouble(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [tensor("x", (2,))],
+        [tensor("y", (2,))],
+        {"w": np.ones(2, np.float32)},
+    )
+    assert main(["coverage", str(path)]) == 0
+    assert capsys.readouterr().out == "ok      ai.onnx Add (opset 17), 1×\n"
+
+
+@pytest.mark.parametrize("content", [None, b"not a model", b""])
+def test_what_is_no_model_is_one_line(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["coverage", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"modeld-compile: error: {path}")
