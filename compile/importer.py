@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from compile.generations import TODAY, find_network, is_part, read_part, wrap
 from modeld.errors import ModeldError

@@ -48,7 +48,8 @@ def dtype_of(elem_type: int) -> DType:
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """numpy's type for a tinygrad type."""
-    return _TO_NUMPY[dtype]
+    found: np.dtype[Any] = _TO_NUMPY[dtype]
+    return found
 
 
 def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
@@ -62,7 +63,8 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
 
 def array_of(tensor: onnx.TensorProto, base_dir: Path | None) -> Array:
     """A tensor's values; external data is read from `base_dir`."""
-    return numpy_helper.to_array(tensor, str(base_dir) if base_dir is not None else "")
+    array: Array = numpy_helper.to_array(tensor, str(base_dir) if base_dir is not None else "")
+    return array
 
 
 def sparse_array_of(sparse: onnx.SparseTensorProto) -> Array:
@@ -123,7 +125,7 @@ class DeviceConstants:
     def stored(self, name: str, array: Array) -> Tensor:
         """A tensor with memory of its own on the device that holds `array`."""
         contiguous = np.ascontiguousarray(array).reshape(array.shape)
-        key = (hashlib.sha256(contiguous).digest(), contiguous.dtype.str, array.shape)
+        key = (hashlib.sha256(contiguous.data).digest(), contiguous.dtype.str, array.shape)
         if key not in self._by_content:
             # Uploading is no part of the model's run, even when a capture is going on.
             with TinygradContext(CAPTURING=0):

@@ -41,7 +41,8 @@ def check(executor: Executor, artifact: Artifact) -> SelfTest:
         raise ModeldError(
             f"{REFERENCE_FILE} is damaged ({error}); build the artifact again"
         ) from None
-    digest, worst = hashlib.sha256(), {}
+    digest = hashlib.sha256()
+    worst: dict[str, float] = {}
     for seed in reference.seeds:
         executor.reset()
         inputs = named(stored, f"{seed}/input/")

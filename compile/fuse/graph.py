@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 
 from compile.folding import fold
 from compile.graph import node_label, node_reads
