@@ -82,8 +82,10 @@ class OptimizerRecord:
 
     @property
     def kind(self) -> str:
-        """The name it is known by: SGD, LARS, Muon, Adam, AdamW or LAMB."""
+        """The name it is known by: SGD, LARS, Muon, Adam, AdamW or LAMB; else its family."""
         options = self.hyperparameters
+        if self.family not in FAMILIES:
+            return self.family
         if self.family == "LAMB":
             if not options["adam"]:
                 return "LAMB"
