@@ -18,13 +18,25 @@ from modeld.opencl import select_device
 # Path below the data folder, values of symbolic dimensions.
 MODELS = {
     "dmonitoring-0.8.9": ("models/openpilot/dmonitoring_model_0.8.9.onnx", {}),
+    "vitTracker": ("models/other/vitTracker.onnx", {}),
+    "dtln-1": ("models/other/dtln_model_1.onnx", {}),
+}
+# A minute of compiling and more, each.
+LARGE_MODELS = {
     "supercombo-0.7": ("models/openpilot/supercombo_0.7_topology_random_weights.onnx", {}),
+    "yolox-nano": ("models/other/yolox_nano.onnx", {}),
+    "ultraface": ("models/other/ultraface_rfb_320.onnx", {}),
+    "twinlitenet": ("models/driving/twinlitenet.onnx", {}),
+    "dtln-2": ("models/other/dtln_model_2.onnx", {}),
+    "dmonitoring-0.7": ("models/openpilot/dmonitoring_model_0.7.onnx", {"N": 1}),
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [*MODELS, *(pytest.param(n, marks=pytest.mark.slow) for n in LARGE_MODELS)]
+)
 def test_equals_onnxruntime(name: str, data_path: Callable[[str], Path], tmp_path: Path) -> None:
-    relative, dims = MODELS[name]
+    relative, dims = (MODELS | LARGE_MODELS)[name]
     model = data_path(relative)
     build(BuildRequest(model, tmp_path / "artifact", dims=dims))
     artifact = open_artifact(tmp_path / "artifact")
