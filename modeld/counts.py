@@ -20,6 +20,8 @@ class Count(enum.StrEnum):
     RECONNECTS = "reconnects"
     FRAME_IDS_BACK = "frameIdsBack"
     TIMESTAMPS_STALLED = "timestampsStalled"
+    FRAMES_IN_PLACE = "framesInPlace"
+    FRAMES_COPIED = "framesCopied"
 
 
 class Report(Protocol):

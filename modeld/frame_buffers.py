@@ -40,6 +40,10 @@ class FrameBuffers:
             buffer = self._copies[name] = cl.Buffer(self.queue.context, flags, data.nbytes)
         return buffer, [cl.enqueue_copy(self.queue, buffer, data, is_blocking=False)]
 
+    def forget_counts(self) -> None:
+        """Count from here on, as after a warm-up."""
+        self.used_in_place = self.copied = 0
+
     def _wrap(self, address: int, data: npt.NDArray[np.uint8]) -> tuple[cl.Buffer, list[cl.Event]]:
         key = (address, data.nbytes)
         if key not in self._wrapped:

@@ -54,6 +54,9 @@ struct ModeldHealth @0xa4f1eb3323f5f582 {
     # Cameras whose frame ids jumped back, or whose timestamps did not advance.
     frameIdsBack @11 :UInt64;
     timestampsStalled @12 :UInt64;
+    # How camera frames reached the device: as they lie in the camera server's memory, or by a copy.
+    framesInPlace @13 :UInt64;
+    framesCopied @14 :UInt64;
   }
 
   struct Stage {

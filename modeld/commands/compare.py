@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from modeld.console import open_console
 from modeld.errors import ModeldError
 from modeld.replay.compare import Comparison, compare
 from modeld.replay.log import read_events
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(comparison))
     else:
-        show(comparison, Console())
+        show(comparison, open_console())
     return 0 if comparison.equal else 1
 
 

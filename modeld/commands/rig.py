@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from modeld.clock import SystemClock
 from modeld.commands import options
+from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
 from modeld.files import write_atomic
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     plan_seconds = parse_duration(args.duration)
     if not (args.rate > 0 and args.deadline > 0):
         raise ModeldError("--rate and --deadline must be above 0")
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="modeld-rig-") as folder:
         plan = Plan(
             daemon_arguments(args), args.rate, args.deadline, plan_seconds, Path(folder) / "log"

@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,12 +23,14 @@ from modeld.cameras.visionipc.paths import VisionIpcConfig
 from modeld.cameras.visionipc.source import CameraSearch, VisionIpcSource
 from modeld.clock import Clock, SystemClock
 from modeld.commands import options
+from modeld.commands.signals import stop_on_signals
 from modeld.config import Config, load_config
 from modeld.constants import MODEL_RUN_HZ
 from modeld.counts import Count
 from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon, check_contract
 from modeld.errors import ArtifactRefusedError, ModeldError
 from modeld.executor import Executor
+from modeld.frame_buffers import FrameBuffers
 from modeld.health import Health, HealthTimer, Identity, State, fill_health
 from modeld.messaging import MergedTransport, PubMaster, SubMaster, Transport, ZmqTransport
 from modeld.notify import notifier_of
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, the end of a recording, or `--frames`."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="modeld: %(message)s")
     config = _configuration(args)
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     clock = SystemClock()
     notifier = notifier_of(os.environ)
     health = Health(clock, notifier)
@@ -108,7 +109,11 @@ def run(args: argparse.Namespace) -> int:
             finally:
                 notifier.stopping()
     answered, dropped = health.counts[Count.FRAMES], health.counts[Count.DROPS]
-    logging.getLogger(__name__).info("%d frames answered, %d dropped", answered, dropped)
+    log = logging.getLogger(__name__)
+    log.info("%d frames answered, %d dropped", answered, dropped)
+    counts = health.camera_counts()
+    in_place, copied = (counts.get(c, 0) for c in (Count.FRAMES_IN_PLACE, Count.FRAMES_COPIED))
+    log.info("pictures for the device: %d used in place, %d copied", in_place, copied)
     return 0
 
 
@@ -129,6 +134,7 @@ def _serve(
     source: FrameSource | None = recording or _wait_for_cameras(args, stop, health)
     if source is None:
         return
+    health.camera_counts = partial(_camera_counts, source, executor.frame_buffers)
     try:
         daemon = Daemon(executor, source, sub, pub, health.clock, health, config)
         # Last, when every helper thread exists: they must not inherit core and priority.
@@ -145,13 +151,6 @@ def _configuration(args: argparse.Namespace) -> Config:
     config = Config() if args.config is None else load_config(args.config)
     given = {key: getattr(args, key) for key in ("bind", "connect") if getattr(args, key)}
     return dataclasses.replace(config, messages=dataclasses.replace(config.messages, **given))
-
-
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _open_artifact(args: argparse.Namespace, health: Health) -> Artifact:
@@ -205,6 +204,7 @@ def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Execu
     health.enter(State.WARMING, "self-test and first runs")
     result = selftest.check(executor, artifact)
     warm_up(executor)
+    executor.frame_buffers.forget_counts()
     executor.keep_programs()
     for failure in cache.failures:
         logging.getLogger(__name__).warning("compiled programs are not kept: %s", failure)
@@ -232,15 +232,16 @@ def _wait_for_cameras(
         while not stop.is_set():
             source = search.poll(_SEARCH_S)
             if source is not None:
-                health.camera_counts = partial(_camera_counts, source)
                 return source
             health.enter(health.state, f"waiting for cameras at {config.socket_path}")
     return None
 
 
-def _camera_counts(source: VisionIpcSource) -> dict[Count, int]:
-    streams = source.counters.values()
+def _camera_counts(source: FrameSource, buffers: FrameBuffers) -> dict[Count, int]:
+    streams = source.counters.values() if isinstance(source, VisionIpcSource) else ()
     return {
+        Count.FRAMES_IN_PLACE: buffers.used_in_place,
+        Count.FRAMES_COPIED: buffers.copied,
         Count.RECONNECTS: sum(stream.reconnected for stream in streams),
         Count.REJECTED_FRAMES: sum(stream.rejected for stream in streams),
     }

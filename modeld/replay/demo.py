@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
 from modeld.clock import SystemClock
+from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
 from modeld.messaging import ZmqTransport
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bind", default=LOOPBACK, metavar="ADDRESS")
     parser.add_argument("--movie", action="store_true", help="also draw every frame into an MP4")
     args = parser.parse_args(argv)
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     try:
         _show(args, console)
     except ModeldError as error:

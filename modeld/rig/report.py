@@ -50,6 +50,11 @@ def report(measurement: Measurement, source: str) -> dict[str, Any]:
             "heard": recorder.answers,
             "invalid": recorder.invalid,
         },
+        # How they reached the device.
+        "pictures": {
+            "in_place": counters.framesInPlace if counters is not None else 0,
+            "copied": counters.framesCopied if counters is not None else 0,
+        },
         "misses": {
             "deadline_ms": misses.deadline_ns / 1e6,
             "of": misses.frames,
@@ -116,6 +121,9 @@ def summary_table(numbers: Mapping[str, Any]) -> Table:
     dropped = f"[red]{frames['dropped']}[/]" if frames["dropped"] else "0"
     invalid = f", [red]{frames['invalid']} not valid[/]" if frames["invalid"] else ""
     table.add_row("frames", f"{frames['answered']} answered{invalid}, {dropped} dropped")
+    pictures = numbers["pictures"]
+    shown = f"{pictures['in_place']} used in place, {pictures['copied']} copied for the device"
+    table.add_row("pictures", shown)
     table.add_row(
         "deadline",
         f"{misses['deadline_ms']:g} ms: {misses['total']} of {misses['of']} frames missed it, "

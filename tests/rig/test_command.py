@@ -57,6 +57,10 @@ def test_a_run_is_measured_judged_and_exported(
     assert violation.startswith("latency_ms.end_to_end.p50 is ")
     assert result["frames"]["invalid"] == 0
     assert result["frames"]["heard"] > 10
+    # One camera is looked at twice; every look is counted, none of the warm-up's.
+    assert sum(result["pictures"].values()) == 2 * result["frames"]["answered"]
+    assert "used in place" in err
+    assert "end of frame to here" in err  # no column is cut off without a terminal
     assert result["artifact"].startswith("sha256:")
     assert 0 < result["startup"]["first_message_s"] < 60
     assert set(result["latency_ms"]) >= {"end_to_end", "turn", "overhead", "model", "warp"}

@@ -50,6 +50,7 @@ def measurement(recorder: Recorder, memory: list[tuple[float, int]] | None = Non
 def test_every_number_has_its_name() -> None:
     numbers = report(measurement(recorded()), "road")
     assert numbers["frames"] == {"answered": 39, "dropped": 1, "heard": 39, "invalid": 0}
+    assert numbers["pictures"] == {"in_place": 0, "copied": 0}  # no daemon told
     assert numbers["misses"] == {
         "deadline_ms": 50.0, "of": 40 - WARMUP_FRAMES, "total": 1, "skipped": 1, "longest_run": 1,
     }  # fmt: skip
