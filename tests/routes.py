@@ -10,6 +10,17 @@ import msgschema
 from modeld.replay.log import LogWriter
 
 PERIOD = 50_000_000
+# By camera: file, its container and codec, and the service of its encode indices.
+_VIDEOS: dict[str, tuple[str, str, str, dict[str, str], str]] = {
+    "narrow": ("qcamera.ts", "mpegts", "libx264", {"qp": "4"}, "qNarrowRoadEncodeIdx"),
+    "wide": (
+        "ecamera.hevc",
+        "hevc",
+        "libx265",
+        {"x265-params": "bframes=0:log-level=none"},
+        "wideRoadEncodeIdx",
+    ),
+}
 START = 7_000_000_000  # a log's clock is not this machine's
 
 
@@ -23,18 +34,23 @@ def event(member: str, time: int, **values: Any) -> bytes:
 
 
 def write_route(
-    folder: Path, count: int = 4, answers: Callable[[Any, int], None] | None = None
+    folder: Path,
+    count: int = 4,
+    answers: Callable[[Any, int], None] | None = None,
+    camera: str = "narrow",
 ) -> Path:
-    """A segment with a preview video whose pictures are grey: 40, 50, 60, …
+    """A segment with a video of one camera whose pictures are grey: 40, 50, 60, …
 
+    It is a preview of the narrow camera, or the full video of the wide one.
     `answers` fills the modelV2 that the log holds of a frame; without it there is none.
     """
     segment = folder / "drive--0"
     segment.mkdir()
-    with av.open(str(segment / "qcamera.ts"), "w", format="mpegts") as container:
-        stream = container.add_stream("libx264", rate=20)
+    video, form, codec, options, encoding = _VIDEOS[camera]
+    with av.open(str(segment / video), "w", format=form) as container:
+        stream = container.add_stream(codec, rate=20)
         stream.width, stream.height, stream.pix_fmt = 526, 298, "yuv420p"
-        stream.options = {"qp": "4", "preset": "ultrafast"}
+        stream.options = {"preset": "ultrafast", **options}
         for number in range(count):
             frame = av.VideoFrame(526, 298, "yuv420p")
             for plane, level in zip(frame.planes, (40 + 10 * number, 128, 128), strict=True):
@@ -46,7 +62,7 @@ def write_route(
         for number in range(count):
             sof, eof = START + number * PERIOD, START + number * PERIOD + 20_000_000
             where = {"frameId": 100 + number, "timestampSof": sof, "timestampEof": eof}
-            log.write(event("narrowRoadCameraState", eof, sensor="os04c10", **where))
+            log.write(event(f"{camera}RoadCameraState", eof, sensor="os04c10", **where))
             log.write(event("extrinsicsCalibration", eof + 1, rpyCalib=[0.0, 0.01, 0.02]))
             log.write(event("carState", eof + 2, vEgo=20.0 + number))
             index = {"encodeId": number, "segmentId": number, "segmentNum": 0}
@@ -56,5 +72,5 @@ def write_route(
                 content.frameId = 100 + number
                 answers(content, number)
                 log.write(built)
-            log.write(event("qNarrowRoadEncodeIdx", eof + 3, **where, **index))
+            log.write(event(encoding, eof + 3, **where, **index))
     return segment

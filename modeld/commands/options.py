@@ -11,10 +11,12 @@ from modeld.signature import load_public_key, require_signature
 from modeld.verdict import DEGRADING
 
 
-def add_artifact(parser: argparse.ArgumentParser, flag: bool = False) -> None:
+def add_artifact(
+    parser: argparse.ArgumentParser, flag: bool = False, required: bool = True
+) -> None:
     """The artifact (positional, or `--artifact`), its pin, and what to accept of it."""
     if flag:
-        parser.add_argument("--artifact", type=Path, required=True, metavar="DIR")
+        parser.add_argument("--artifact", type=Path, required=required, metavar="DIR")
     else:
         parser.add_argument("artifact", type=Path, metavar="DIR")
     parser.add_argument("--pin", metavar="sha256:HEX", help="the identity that the build printed")

@@ -1,19 +1,20 @@
 """`modeld replay SOURCE`: a recording through the daemon's own loop, its answers into a log."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from modeld import selftest
 from modeld.clock import SystemClock
 from modeld.commands import options
 from modeld.commands.compare import add_comparison, compare_logs, show
+from modeld.commands.serving import add_serving, check_flags, serve
 from modeld.config import Config, load_config
+from modeld.console import open_console, with_progress
 from modeld.constants import MODEL_RUN_HZ
 from modeld.counts import Count
 from modeld.errors import ModeldError
@@ -27,7 +28,7 @@ from modeld.replay.logged_source import logged_answers
 from modeld.replay.movie import MovieWriter
 from modeld.replay.overlay import draw_overlay, frame_to_rgb, view_of
 from modeld.replay.plots import plot_comparison, read_curves
-from modeld.replay.replay import Replay, ReplayedTurn
+from modeld.replay.replay import Replay
 from modeld.replay.route import is_route, open_route
 from modeld.replay.scene import scene_of
 from modeld.replay.simulation import RecordedDevice
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="a route, a video, a folder of images, or road[:SEED]"
     )
-    options.add_artifact(parser, flag=True)
+    options.add_artifact(parser, flag=True, required=False)
     parser.add_argument("--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2 or raw)")
     parser.add_argument(
         "--overlay", type=Path, metavar="MP4", help="write a video with the answers drawn on it"
@@ -63,34 +64,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "frames made ahead; 1.0: at 20 Hz whether answered or not",
     )
     parser.add_argument("--config", type=Path, metavar="TOML", help="configuration file")
+    add_serving(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay; 0 when every frame was answered and the comparison, if any, agrees."""
+    check_flags(args)
     if args.compare is not None and args.out is None:
         raise ModeldError("--compare needs --out: the answers to compare are read from that log")
+    console = open_console(stderr=True)
+    complete, answered = (_serve if args.serve else _replay)(args, console)
+    if not answered:
+        what = "no frame was answered" if args.serve else "gave no frame to answer"
+        raise ModeldError(f"{args.source}: {what}")
+    if args.compare is not None:
+        comparison = compare_logs(args.compare, args.out, args)
+        show(comparison, open_console())
+        return 0 if comparison.equal else 1
+    if _is_route(args) and args.out is not None:
+        _compare_with_logged(args, answered)
+    return 0 if complete else 1
+
+
+def _is_route(args: argparse.Namespace) -> bool:
+    return is_route(Path(args.source))
+
+
+def _serve(args: argparse.Namespace, console: Console) -> tuple[bool, frozenset[int]]:
+    """For a daemon elsewhere: whether all frames waited for were answered, and which were."""
+    with closing(_open(args, args.camera)) as device:
+        served = serve(args, console, device)
+    _remark(console, args, device)
+    return not served.unanswered, served.answered
+
+
+def _replay(args: argparse.Namespace, console: Console) -> tuple[bool, frozenset[int]]:
+    """In this process; as `_serve`."""
     config = Config() if args.config is None else load_config(args.config)
     executor = _executor(args)
-    own = is_route(Path(args.source))  # a route knows its cameras
-    camera = args.camera or (None if own else _camera(executor.contract))
-    console = Console(stderr=True)
+    # A route knows its cameras.
+    camera = args.camera or (None if _is_route(args) else _camera(executor.contract))
     with closing(_open(args, camera)) as device:
         replay = Replay(executor, device, config)
         turn_times = Histogram()
         answered = _play(args, console, replay, device, turn_times)
         dropped = replay.health.counts[Count.DROPS]
-    if not answered:
-        raise ModeldError(f"{args.source} gave no frame to answer")
-    _summary(console, args, len(answered), dropped, turn_times)
-    for remark in device.remarks():
-        console.print(f"[yellow]{remark}[/]", highlight=False)
-    if args.compare is not None:
-        comparison = compare_logs(args.compare, args.out, args)
-        show(comparison, Console())
-        return 0 if comparison.equal else 1
-    if own and args.out is not None:
-        _compare_with_logged(args, answered)
-    return 0
+    if answered:
+        _summary(console, len(answered), dropped, turn_times)
+        _remark(console, args, device)
+    return True, answered
 
 
 def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> None:
@@ -102,8 +124,8 @@ def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> 
     comparison = compare(logged(), read_events(args.out), args.tolerance, args.ignore)
     if not comparison.messages:
         return
-    Console().print("against the answers that the route holds:")
-    show(comparison, Console())
+    open_console().print("against the answers that the route holds:")
+    show(comparison, open_console())
     if args.plots is not None:
         curves = read_curves(logged()), read_curves(read_events(args.out))
         plot_comparison(args.plots, *curves, ("logged", args.out.name))
@@ -167,7 +189,7 @@ def _play(
             stack.enter_context(MovieWriter(args.overlay, MODEL_RUN_HZ)) if args.overlay else None
         )
         _write(log, replay.opening())
-        for turn in _with_progress(console, replay.turns(), device.recording.total):
+        for turn in with_progress(console, "replaying", replay.turns(), device.recording.total):
             answered.add(turn.frame.frame_id)
             if turn.times is not None:
                 turn_times.record(turn.times.published - turn.times.synced)
@@ -186,35 +208,18 @@ def _write(log: LogWriter | None, messages: Iterable[bytes]) -> None:
             log.write(message)
 
 
-def _with_progress(
-    console: Console, turns: Iterator[ReplayedTurn], total: int | None
-) -> Iterator[ReplayedTurn]:
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("frames"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("replay", total=total)
-        for turn in turns:
-            progress.advance(task)
-            yield turn
-
-
-def _summary(
-    console: Console,
-    args: argparse.Namespace,
-    answered: int,
-    dropped: int,
-    turn_times: Histogram,
-) -> None:
+def _summary(console: Console, answered: int, dropped: int, turn_times: Histogram) -> None:
     times = turn_times.summary_ms()
     shown = (
         ", ".join(f"{name} {times[name]:.1f}" for name in ("p50", "p99", "max")) if times else ""
     )
     console.print(f"{answered} frames answered, {dropped} dropped; turn {shown} ms")
+
+
+def _remark(console: Console, args: argparse.Namespace, device: RecordedDevice) -> None:
+    """What was written, and what went wrong with the recording."""
     for path in (args.out, args.overlay):
         if path is not None:
             console.print(f"{path}")
+    for remark in device.remarks():
+        console.print(f"[yellow]{remark}[/]", highlight=False)

@@ -4,12 +4,12 @@ Nothing here decides anything that the daemon decides; recording and daemon shar
 that in lock-step every frame is answered before the next one exists.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-import msgschema
 from modeld.boundary import FrameExecutor
 from modeld.cameras.frame import EndOfStreamError, Frame
 from modeld.config import Config
@@ -17,6 +17,7 @@ from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon
 from modeld.health import Health, TurnTimes
 from modeld.messaging import Inbox, MessageError, PubMaster, SubMaster, decode_event
 from modeld.notify import Notifier
+from modeld.replay import marks
 from modeld.replay.simulation import RecordedDevice
 
 
@@ -66,34 +67,18 @@ class Replay:
             return
 
     def opening(self) -> tuple[bytes, ...]:
-        """What a log begins with: what the device is, and the start of the route."""
-        event = self._mark()
-        device = event.init("initData")
-        device.deviceType = self._device.recording.profile.device_type
-        device.version = "modeld replay"
-        return event.to_bytes(), self._sentinel("startOfRoute")
+        """What a log begins with."""
+        return marks.opening(self._device.recording, self._device.clock)
 
     def closing(self) -> tuple[bytes, ...]:
         """What a log ends with."""
-        return (self._sentinel("endOfRoute"),)
-
-    def _sentinel(self, kind: str) -> bytes:
-        event = self._mark()
-        event.init("sentinel").type = kind
-        data: bytes = event.to_bytes()
-        return data
-
-    def _mark(self) -> Any:
-        # Marks exist in logs only, so they are no services.
-        return msgschema.load().Event.new_message(
-            logMonoTime=self._device.clock.monotonic_ns(), valid=True
-        )
+        return marks.closing(self._device.clock)
 
     def _turn(self) -> ReplayedTurn:
         frame = self._device.last_frame
         if frame is None:
             raise RuntimeError("the daemon answered before the device gave a frame")
-        read = sorted(_timed(_drain(self._tape, self._device.services)), key=itemgetter(0))
+        read = in_order(self._tape, self._device.services)
         answers = list(_drain(self._tape, PUBLISHED))
         answer = decode_event(answers[0])
         turns = self.health.take_turns()
@@ -102,16 +87,20 @@ class Replay:
         return ReplayedTurn(frame, answer, messages, times)
 
 
-def _drain(inbox: Inbox, services: tuple[str, ...]) -> Iterator[bytes]:
+def in_order(inbox: Inbox, services: Sequence[str]) -> list[tuple[str, bytes]]:
+    """What is in an inbox as (service, message) in order of the messages' own times.
+
+    Messages that the daemon refuses are left out.
+    """
+    timed = []
+    for service in services:
+        for data in _drain(inbox, (service,)):
+            with suppress(MessageError):
+                timed.append((decode_event(data).logMonoTime, service, data))
+    return [(service, data) for _, service, data in sorted(timed, key=itemgetter(0))]
+
+
+def _drain(inbox: Inbox, services: Sequence[str]) -> Iterator[bytes]:
     for service in services:
         while (data := inbox.receive(service)) is not None:
             yield data
-
-
-def _timed(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Messages with their times; those that the daemon refuses too are left out."""
-    for data in messages:
-        try:
-            yield decode_event(data).logMonoTime, data
-        except MessageError:
-            continue
