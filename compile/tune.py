@@ -115,8 +115,9 @@ def key_of(family: str, shape: Convolution) -> str:
 class Tiles:
     """Chooses tiles: from `tuning`, else by timing while the budget lasts, else by estimate.
 
-    `measure` gives seconds for each of some kernels; without it nothing is timed. `chosen` is the
-    tuning that makes the same choices again.
+    `measure` gives seconds for each of some kernels; without it nothing is timed. `native_width`
+    is how many floats the device's vectors hold. `chosen` is the tuning that makes the same
+    choices again.
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class Tiles:
         measure: "Callable[[Convolution, Sequence[Kernel]], list[float]] | None" = None,
         budget_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
+        native_width: int = LANES,
     ) -> None:
+        self._sums = conv.max_sums(native_width)
         self._tuning = tuning
         self._measure = measure
         self._clock = clock
@@ -149,11 +152,11 @@ class Tiles:
         self,
         family: str,
         shape: Convolution,
-        candidates: Callable[[Convolution], list[Tile]],
+        candidates: Callable[[Convolution, int], list[Tile]],
         render: Callable[[Convolution, Tile], Kernel],
     ) -> Tile:
         key = key_of(family, shape)
-        ranked = candidates(shape)
+        ranked = candidates(shape, self._sums)
         tile = self._chosen.get(key, self._tuning.tiles.get(key))
         # A file from elsewhere may name a tile that this convolution cannot have.
         if tile is None or (tile.blocks, tile.pixels) not in {(t.blocks, t.pixels) for t in ranked}:

@@ -16,6 +16,8 @@ from compile.values import array_of
 
 # Weights stay out of folding when a node would blow them up beyond this (Expand, Tile, …).
 _MAX_FOLDED_BYTES = 64 << 20
+# Constants that can decide a shape are smaller.
+_MAX_SHAPE_BYTES = 4096
 
 
 class Graph:
@@ -142,10 +144,13 @@ class Graph:
         """Nodes whose inputs are all constants become constants; what only hands on goes away."""
         renamed: dict[str, str] = {}
         kept = []
+        inside = {r for n in self.nodes for r in node_reads(n)} - {
+            r for n in self.nodes for r in n.input
+        }
         for node in self.nodes:
             for i, name in enumerate(node.input):
                 node.input[i] = renamed.get(name, name)
-            if self._hands_on(node):
+            if self._hands_on(node) and node.output[0] not in inside:
                 renamed[node.output[0]] = node.input[0]
             elif not self._fold_node(node):
                 kept.append(node)
@@ -176,14 +181,36 @@ class Graph:
         return True
 
     def _infer(self) -> None:
-        model = self.to_model(())
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        """Types and shapes of all values. What onnx cannot infer stays unknown."""
+        model = self._without_weights()
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except (onnx.shape_inference.InferenceError, RuntimeError):
+            inferred = model.graph
         for value in [*inferred.input, *inferred.value_info, *inferred.output]:
-            tensor = value.type.tensor_type
-            dims = tensor.shape.dim
-            known = tensor.HasField("shape") and all(d.HasField("dim_value") for d in dims)
-            shape = tuple(d.dim_value for d in dims) if known else None
-            self._types[value.name] = (tensor.elem_type, shape)
+            if value.type.HasField("tensor_type"):
+                tensor = value.type.tensor_type
+                dims = tensor.shape.dim
+                known = tensor.HasField("shape") and all(d.HasField("dim_value") for d in dims)
+                shape = tuple(d.dim_value for d in dims) if known else None
+                self._types[value.name] = (tensor.elem_type, shape)
+
+    def _without_weights(self) -> onnx.ModelProto:
+        """The model with types in the place of large constants: quick to infer, of any size."""
+        large = {n: a for n, a in self.constants.items() if a.nbytes > _MAX_SHAPE_BYTES}
+        all_constants = self.constants
+        self.constants = {n: a for n, a in all_constants.items() if n not in large}
+        model = self.to_model(())
+        self.constants = all_constants
+        del model.graph.input[:]
+        model.graph.input.extend(i for i in self._model.graph.input if i.name not in all_constants)
+        model.graph.input.extend(
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in large.items()
+        )
+        return model
 
 
 def _in_order(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:

@@ -8,8 +8,9 @@ from compile.kernels import epilogue
 from compile.kernels.launch import Kernel, defines, template
 from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
 
-# Vector registers of AVX-512, less those for weights and the broadcast input.
-_MAX_SUMS = 28
+# Sums of 16 lanes that stay in registers. AVX-512: 32 registers less those for weights and the
+# broadcast input. AVX2 has 16 of half the width, NEON 32 of a quarter of it.
+_MAX_SUMS_WIDE, _MAX_SUMS_NARROW = 28, 6
 # A work-item should take at least about this long, so that handing it out costs little.
 _MIN_ITEM_CYCLES = 4000
 
@@ -85,15 +86,20 @@ def all_blocks(conv: Convolution) -> int:
     return conv.groups * group_blocks(conv) * math.prod(conv.upscale)
 
 
-def candidates(conv: Convolution) -> list[Tile]:
-    """Tiles that fit the registers, best first by the cost model."""
+def max_sums(native_width: int) -> int:
+    """How many sums of 16 lanes fit a device whose vectors natively hold so many floats."""
+    return _MAX_SUMS_WIDE if native_width >= LANES else _MAX_SUMS_NARROW
+
+
+def candidates(conv: Convolution, sums: int = _MAX_SUMS_WIDE) -> list[Tile]:
+    """Tiles of at most `sums` registers, best first by the cost model."""
     _, width, _ = conv.rows
     blocks = group_blocks(conv)
     tiles = [
         _with_span(conv, b, pixels)
-        for b in range(1, min(blocks, 8) + 1)
+        for b in range(1, min(blocks, 8, sums) + 1)
         if blocks % b == 0
-        for pixels in range(1, min(_MAX_SUMS // b, width) + 1)
+        for pixels in range(1, min(sums // b, width) + 1)
     ]
     return sorted(tiles, key=lambda tile: (cycles(conv, tile), tile))
 

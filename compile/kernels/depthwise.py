@@ -21,10 +21,11 @@ def pack_weights(weights: Array) -> Array:
     return np.ascontiguousarray(blocks.reshape(-1), np.float32)
 
 
-def candidates(conv: Convolution) -> list[Tile]:
-    """Tiles that fit the registers, best first by the cost model."""
+def candidates(conv: Convolution, sums: int = _MAX_SUMS) -> list[Tile]:
+    """Tiles of at most `sums` registers, best first by the cost model."""
     _, width, _ = conv.rows
-    tiles = [_with_span(conv, pixels) for pixels in range(1, min(_MAX_SUMS, width) + 1)]
+    most = min(_MAX_SUMS, sums, width)
+    tiles = [_with_span(conv, pixels) for pixels in range(1, most + 1)]
     return sorted(tiles, key=lambda tile: (cycles(conv, tile), tile))
 
 

@@ -49,11 +49,12 @@ def own_kernels(
     else:
         tuning = load_tuning(tuning_file)
     if budget_s is None:
-        tiles = Tiles(tuning)
+        tiles = Tiles(tuning, native_width=device.native_vector_width_float)
         model = fuse(imported.model, tiles, imported.base_dir)
         return OwnKernels(model, tiles.chosen.digest)
     progress.note("timing tiles on the device")
-    tiles = Tiles(tuning, DeviceTimer(device), budget_s)
+    width = device.native_vector_width_float
+    tiles = Tiles(tuning, DeviceTimer(device), budget_s, native_width=width)
     model = fuse(imported.model, tiles, imported.base_dir)
     if tuning_file is not None:
         known = Tuning(tuning.device, {**tuning.tiles, **tiles.chosen.tiles})
