@@ -120,6 +120,7 @@ def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     inspect = commands.add_parser("inspect", help="show what is in an artifact")
     inspect.add_argument("artifact", type=Path, metavar="DIR")
     inspect.add_argument("--json", action="store_true", help="as JSON, everything")
+    inspect.add_argument("--html", type=Path, metavar="FILE", help="as a page with pictures")
     inspect.add_argument("--measure", action="store_true", help="run it and time every kernel")
     inspect.add_argument("--device", metavar="SELECTOR", help="where to measure")
     inspect.set_defaults(run=_inspect)
@@ -182,7 +183,11 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.measure:
         device = select_device(args.device) if args.device else None
         times = inspect.measure(artifact, Executor(artifact, device, profile=True))
-    if args.json:
+    if args.html:
+        from compile.inspect_html import page
+
+        _write(args.html, page(artifact, times).encode())
+    elif args.json:
         print(json.dumps(inspect.summary(artifact, times), indent=1, sort_keys=True))
     else:
         print(inspect.report(artifact, times))
@@ -269,11 +274,15 @@ def _coverage(args: argparse.Namespace) -> int:
 def _reference(args: argparse.Namespace) -> int:
     from compile.reference import build_reference
 
-    try:
-        write_atomic(args.out, build_reference(args.size).SerializeToString(deterministic=True))
-    except OSError as error:
-        raise ModeldError(f"{args.out} cannot be written ({error.strerror})") from None
+    _write(args.out, build_reference(args.size).SerializeToString(deterministic=True))
     return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise ModeldError(f"{path} cannot be written ({error.strerror})") from None
 
 
 def _camera(text: str) -> Camera:
