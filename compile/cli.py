@@ -113,6 +113,13 @@ def _parser() -> argparse.ArgumentParser:
     reference.add_argument("--size", choices=("small", "large"), default="small")
     reference.add_argument("--out", type=Path, required=True, metavar="X.onnx")
     reference.set_defaults(run=_reference)
+    train = commands.add_parser("train", help="train the digits network, or go on where it was")
+    train.add_argument("--config", type=Path, required=True, metavar="X.toml")
+    train.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run's directory (default: out/NAME-OF-CONFIG)"
+    )
+    train.add_argument("--device", metavar="SELECTOR", help="OpenCL device, as for build")
+    train.set_defaults(run=_train)
     return parser
 
 
@@ -283,6 +290,12 @@ def _write(path: Path, content: bytes) -> None:
         write_atomic(path, content)
     except OSError as error:
         raise ModeldError(f"{path} cannot be written ({error.strerror})") from None
+
+
+def _train(args: argparse.Namespace) -> int:
+    from compile.training.command import run
+
+    return run(args.config, args.out or Path("out") / args.config.stem, args.device)
 
 
 def _camera(text: str) -> Camera:

@@ -61,7 +61,7 @@ class CheckpointStore:
         final = self.directory / f"step-{snapshot.record.step:08d}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            with _locked(self.directory):
+            with locked(self.directory):
                 self._sweep()
                 if final.exists():
                     raise ModeldError(f"{final} exists; checkpoints are never overwritten")
@@ -211,8 +211,8 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, which the kernel gives back even after a kill."""
+def locked(directory: Path) -> Iterator[None]:
+    """Hold a directory's lock, which a killed process gives back; ModeldError when it is held."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

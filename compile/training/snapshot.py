@@ -127,7 +127,7 @@ def _record(
     return RunRecord(
         format_version=FORMAT_VERSION,
         tinygrad=version("tinygrad"),
-        devices={d: _hardware(d) for p in records for d in p.placement.devices},
+        devices={d: hardware(d) for p in records for d in p.placement.devices},
         step=step,
         parameters=tuple(records),
         grouped=isinstance(optimizer, OptimizerGroup),
@@ -157,7 +157,7 @@ def start(parameters: Parameters, optimizer: Optimizer) -> None:
     materialize(optimizer)
 
 
-def _hardware(name: str) -> str:
+def hardware(name: str) -> str:
     """What computes on a device, and its driver: another one may round otherwise."""
     device = Device[name]
     parts = (getattr(device, "device_name", ""), getattr(device, "driver_version", ""))
