@@ -31,12 +31,14 @@ class Timing:
     minimum: float
 
 
-def interleave(peers: Mapping[str, Run], inputs: Arrays, runs: int) -> dict[str, Timing]:
+def interleave(
+    peers: Mapping[str, Run], inputs: Arrays, runs: int, pause_s: float = PAUSE_S
+) -> dict[str, Timing]:
     """Run all peers `runs` times in turn, after a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for turn in range(WARM_UP + runs):
         for name, run in peers.items():
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
             start = time.perf_counter()
             run(inputs)
             if turn >= WARM_UP:

@@ -1,0 +1,78 @@
+"""The benchmark's arithmetic and its report, on made-up timings."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.measure import Timing, difference, interleave
+from benchmarks.report import Result, chart, geometric_mean, markdown, write
+
+
+def result(name: str, ours: float, ort: float) -> Result:
+    return Result(
+        model=name,
+        macs=600_000_000,
+        launches=80,
+        timings={"ours": Timing(ours, 2 * ours, ours), "onnxruntime": Timing(ort, ort, ort)},
+        difference=1e-6,
+        device_ms=ours,
+        gflops=200.0,
+        arena_bytes=1_500_000,
+        build_s=10.0,
+        cold_start_s=5.0,
+        warm_start_s=0.25,
+        peak_kib={"ours": 1024.0, "onnxruntime": 2048.0},
+    )
+
+
+def test_geometric_mean() -> None:
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_ratio_is_theirs_over_ours() -> None:
+    assert result("a", 2.0, 3.0).ratio("onnxruntime") == 1.5
+    assert result("a", 2.0, 3.0).ratio("openvino") is None
+
+
+def test_markdown_has_every_model_and_the_means() -> None:
+    text = markdown([result("a", 2.0, 4.0), result("b", 1.0, 8.0)], 400.0, "x86_64")
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    assert [row[1].strip() for row in rows[:4]] == ["model", "a", "b", "geometric mean"]
+    assert rows[1][9].strip() == "2.00" and rows[2][9].strip() == "8.00"
+    assert rows[3][9].strip() == "4.00"
+    assert rows[1][12].strip() == "50%"
+
+
+def test_files_can_be_read_back(tmp_path: Path) -> None:
+    results = [result("a", 2.0, 500.0)]
+    write(tmp_path / "out", results, 400.0, "x86_64")
+    document = json.loads((tmp_path / "out" / "benchmark.json").read_text())
+    assert document["results"][0]["timings"]["onnxruntime"]["median"] == 500.0
+    drawing = ElementTree.fromstring(chart(results))
+    bars = [e for e in drawing if e.tag.endswith("rect")]
+    # A ratio of 250 ends where the axis does.
+    assert [float(bar.attrib["width"]) for bar in bars] == [390.0]
+
+
+def test_difference_is_relative_to_the_range() -> None:
+    ours = {"y": np.array([0.0, 10.0, 5.5], np.float32)}
+    theirs = {"y": np.array([0.0, 10.0, 5.0], np.float32)}
+    assert difference(ours, theirs) == pytest.approx(0.05)
+
+
+def test_peers_run_in_turn() -> None:
+    order: list[str] = []
+
+    def peer(name: str):  # type: ignore[no-untyped-def]
+        def run(inputs):  # type: ignore[no-untyped-def]
+            order.append(name)
+            return inputs
+
+        return run
+
+    timings = interleave({"a": peer("a"), "b": peer("b")}, {}, 3, pause_s=0)
+    assert order == ["a", "b"] * 13  # ten turns of warm-up
+    assert set(timings) == {"a", "b"} and timings["a"].minimum >= 0
