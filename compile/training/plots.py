@@ -26,7 +26,8 @@ def plot_history(history: History, title: str, path: Path) -> None:
     loss_axes.semilogy(steps, losses, color=_FAINT, linewidth=0.8, label="each batch")
     mean = np.convolve(losses, np.ones(window) / window, "valid")
     label = f"mean of {window} batches"
-    loss_axes.semilogy(steps[window - 1 :], mean, color=_LOSS, linewidth=1.8, label=label)
+    middle = steps[window // 2 :][: len(mean)]
+    loss_axes.semilogy(middle, mean, color=_LOSS, linewidth=1.8, label=label)
     loss_axes.set(xlabel="step", ylabel="cross-entropy of the batch (nat)", title="Loss")
     loss_axes.legend(frameon=False)
     measured = sorted(history.accuracies.items())
