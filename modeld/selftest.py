@@ -83,7 +83,9 @@ def _compare(
         distance = np.where(found == known, 0.0, np.abs(found.astype("f8") - known.astype("f8")))
     # NaN here and in the reference at one place is agreement too.
     distance = np.where(np.isnan(found.astype("f8")) & np.isnan(known.astype("f8")), 0.0, distance)
-    allowed = float(tolerance.absolute) + float(tolerance.relative) * np.abs(known.astype("f8"))
+    # A relative part of what is not finite would be NaN, which allows nothing.
+    size = np.nan_to_num(np.abs(known.astype("f8")), posinf=0.0)
+    allowed = float(tolerance.absolute) + float(tolerance.relative) * size
     if not np.all(distance <= allowed):
         place = np.unravel_index(
             np.nanargmax(np.nan_to_num(distance - allowed, nan=np.inf)), found.shape
