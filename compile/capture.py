@@ -95,8 +95,13 @@ def materialize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def device_tensor(array: Array) -> Tensor:
-    """`array` in a device buffer of its own."""
-    return Tensor(np.asarray(array, order="C"), dtype=from_numpy_dtype(array.dtype)).realize()
+    """`array` in a device buffer of its own.
+
+    Made flat: tinygrad takes an array without dimensions for a constant, and would write its value
+    into the kernels.
+    """
+    flat = np.asarray(array, order="C").reshape(-1)
+    return Tensor(flat, dtype=from_numpy_dtype(array.dtype)).realize().reshape(array.shape)
 
 
 class CapturedRun:
