@@ -106,7 +106,8 @@ def _pack(buffer: str, items: Iterable[tuple[str, int]]) -> list[Binding]:
 def _ends(ranges: Iterable[Range]) -> dict[str, int]:
     ends: dict[str, int] = {}
     for place in ranges:
-        ends[place.buffer] = max(ends.get(place.buffer, 0), place.offset + place.bytes)
+        # One byte at least: OpenCL has no empty buffer, though tensors may be without elements.
+        ends[place.buffer] = max(ends.get(place.buffer, 1), place.offset + place.bytes)
     return ends
 
 
