@@ -15,18 +15,26 @@ TURNS = 2
 
 
 def random_inputs(
-    tensors: Iterable[Tensor], seed: int, given: Mapping[str, Array] | None = None
+    tensors: Iterable[Tensor],
+    seed: int,
+    given: Mapping[str, Array] | None = None,
+    shuffled: bool = False,
 ) -> dict[str, Array]:
     """Inputs by name: standard normal floats, uniform bytes, and 0 or 1 for other integers.
 
     Integers are mostly indices, for which 0 and 1 are the values least often out of range.
-    `given` arrays are taken as they are.
+    `given` arrays are taken as they are, or with their values in another order: those are in the
+    model's range, where random ones need not be.
     """
     rng = np.random.default_rng(seed)
+    known = given or {}
     arrays = {}
     for tensor in tensors:
         drawn = _draw(rng, tensor)
-        arrays[tensor.name] = drawn if given is None else given.get(tensor.name, drawn)
+        array = known.get(tensor.name, drawn)
+        if shuffled and tensor.name in known:
+            array = rng.permutation(array.reshape(-1)).reshape(array.shape)
+        arrays[tensor.name] = array
     return arrays
 
 
