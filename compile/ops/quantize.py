@@ -91,7 +91,7 @@ def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return quantize(x, scale, zero), scale, zero
 
 
-def _centred(x: Tensor, zero_point: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
+def centred(x: Tensor, zero_point: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
     """Integers with the zero point taken off, as int32; `shape` places a per-channel one."""
     wide = x.cast(dtypes.int32)
     if zero_point is None:
@@ -104,7 +104,8 @@ def _channel_shape(w: Tensor) -> tuple[int, ...]:
     return (-1, *(1,) * (w.ndim - 1))
 
 
-def _requantized(total: Tensor, factor: Tensor, zero_point: Tensor | None, like: DType) -> Tensor:
+def requantized(total: Tensor, factor: Tensor, zero_point: Tensor | None, like: DType) -> Tensor:
+    """saturate(round(total * factor) + zero point), in the zero point's type or else in `like`."""
     rounded = (total.cast(dtypes.float32) * factor).round()
     if zero_point is None:
         return _saturated(rounded, like)
@@ -130,8 +131,8 @@ def qlinear_conv(
 ) -> Tensor:
     """Convolution in int32, scaled to the output's grid; padding is real zero."""
     total = conv(
-        _centred(x, x_zero_point),
-        _centred(w, w_zero_point, _channel_shape(w)),
+        centred(x, x_zero_point),
+        centred(w, w_zero_point, _channel_shape(w)),
         b,
         auto_pad,
         dilations,
@@ -141,7 +142,7 @@ def qlinear_conv(
         strides,
     )
     scales = w_scale if w_scale.numel() == 1 else w_scale.reshape(1, -1, *(1,) * (x.ndim - 2))
-    return _requantized(total, divide(x_scale * scales, y_scale), y_zero_point, x.dtype)
+    return requantized(total, divide(x_scale * scales, y_scale), y_zero_point, x.dtype)
 
 
 def conv_integer(
@@ -158,8 +159,8 @@ def conv_integer(
 ) -> Tensor:
     """Convolution in int32."""
     return conv(
-        _centred(x, x_zero_point),
-        _centred(w, w_zero_point, _channel_shape(w)),
+        centred(x, x_zero_point),
+        centred(w, w_zero_point, _channel_shape(w)),
         None,
         auto_pad,
         dilations,
@@ -179,8 +180,8 @@ def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
 ) -> Tensor:
     """Matrix product in int32."""
-    left = _centred(a, a_zero_point, _rows(a_zero_point, a))
-    return left.matmul(_centred(b, b_zero_point))
+    left = centred(a, a_zero_point, _rows(a_zero_point, a))
+    return left.matmul(centred(b, b_zero_point))
 
 
 def qlinear_matmul(
@@ -197,7 +198,7 @@ def qlinear_matmul(
     total = matmul_integer(a, b, a_zero_point, b_zero_point)
     rows = _rows(a_scale, a)
     factor = (a_scale if rows is None else a_scale.reshape(rows)) * b_scale
-    return _requantized(total, divide(factor, y_scale), y_zero_point, a.dtype)
+    return requantized(total, divide(factor, y_scale), y_zero_point, a.dtype)
 
 
 def _qlinear_binary(run: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
