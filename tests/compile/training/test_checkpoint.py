@@ -85,7 +85,7 @@ def test_a_mapped_file_keeps_its_content(snapshot: Snapshot, tmp_path: Path) -> 
 
 def test_two_writers_do_not_meet(snapshot: Snapshot, tmp_path: Path) -> None:
     with (
-        checkpoint._locked(tmp_path),
+        checkpoint.locked(tmp_path),
         pytest.raises(ModeldError, match="another process is writing"),
     ):
         CheckpointStore(tmp_path).save(snapshot)

@@ -21,7 +21,6 @@ CHOSEN = (
     "lars-heavy-classic-each",
     "muon-nesterov-each",
     "adam-fused",
-    "adamw-each",
     "lamb-fused",
     "group-overlapping",
 )
