@@ -54,7 +54,7 @@ class Coverage:
     """What a model asks for.
 
     `shape_inputs` lists graph inputs that decide shapes, and must be frozen, with the nodes that
-    read them; `types` element types of inputs and outputs that no artifact can hold.
+    read them; `types` the element types that no artifact can hold, by tensor.
     """
 
     operators: tuple[Operator, ...]
@@ -152,8 +152,13 @@ def check_coverage(model: onnx.ModelProto) -> None:
 
 
 def _unknown_types(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
-    """Graph inputs and outputs whose element type the artifact cannot hold."""
-    for value in (*graph.input, *graph.output):
-        tensor = value.type.tensor_type
-        if value.type.HasField("tensor_type") and tensor.elem_type not in DTYPES:
-            yield value.name, onnx.TensorProto.DataType.Name(tensor.elem_type)
+    """Inputs, outputs and initializers whose element type the artifact cannot hold."""
+    kinds = [
+        (value.name, value.type.tensor_type.elem_type)
+        for value in (*graph.input, *graph.output)
+        if value.type.HasField("tensor_type")
+    ]
+    kinds += [(tensor.name, tensor.data_type) for tensor in graph.initializer]
+    for name, kind in kinds:
+        if kind not in DTYPES:
+            yield name, onnx.TensorProto.DataType.Name(kind)

@@ -4,6 +4,7 @@ Shape arithmetic, constants and weight transforms end here, so that no kernel co
 every run and nothing has to be read back from a device.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,9 @@ def fold(
     )
     feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # What its numpy code warns of is not the user's to cure.
+            warnings.simplefilter("ignore")
             results = ReferenceEvaluator(graph, opsets=opsets).run(None, feeds)
     except EVALUATOR_ERRORS:
         return None
