@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from modeld.artifact import Artifact
-from modeld.cameras.frame import Frame
+from modeld.cameras.frame import Frame, FrameLayout
 from modeld.device_memory import DeviceMemory, check_frozen
 from modeld.errors import ModeldError
 from modeld.frame_buffers import FrameBuffers
@@ -157,7 +157,7 @@ class Executor:
         with opencl_errors("run_frame"):
             uploads = self._memory.upload()
             for name, frame in zip(FRAMES, (narrow, wide), strict=True):
-                uploads += self._bind_frame(name, camera, frame.data, frame.layout.bytes)
+                uploads += self._bind_frame(name, frame.layout, frame.data)
             warps = self._enqueue("run_warp", camera)
             models = self._enqueue("run_model", "")
             self._parity ^= 1
@@ -204,9 +204,10 @@ class Executor:
         with opencl_errors("run_warp"):
             self._memory.upload()
             rows = np.asarray(inputs["frame_layout"])
+            width, height = (int(side) for side in camera.split("x"))
             for name, (stride, uv_offset) in zip(FRAMES, rows.tolist(), strict=True):
-                needed = uv_offset + stride * (int(camera.partition("x")[2]) // 2)
-                self._bind_frame(name, camera, inputs.get(name), needed)
+                layout = FrameLayout(width, height, stride, uv_offset)
+                self._bind_frame(name, layout, inputs.get(name))
             events = self._enqueue("run_warp", camera)
             tensor = next(t for t in self.contract.inputs if t.name == "new_img")
             image = self._memory.read(self._bindings["new_img"].buffer, tensor)
@@ -222,10 +223,14 @@ class Executor:
             )
         return camera
 
-    def _bind_frame(
-        self, name: str, camera: str, data: Array | None, needed: int
-    ) -> list[cl.Event]:
-        # A short frame would be read past its end on the device, so its size is checked here.
+    def _bind_frame(self, name: str, layout: FrameLayout, data: Array | None) -> list[cl.Event]:
+        # The kernel computes addresses from the layout, so what does not fit is stopped here.
+        camera, needed = f"{layout.width}x{layout.height}", layout.bytes
+        if layout.stride < layout.width or layout.uv_offset < layout.stride * layout.height:
+            raise ModeldError(
+                f"{name} has stride {layout.stride} and chroma at {layout.uv_offset}, "
+                f"too little for {camera}"
+            )
         if data is None or data.dtype != np.uint8 or data.ndim != 1 or data.nbytes < needed:
             found = "missing" if data is None else f"{data.dtype}{list(data.shape)}"
             raise ModeldError(f"{name} is {found}, {camera} needs a uint8 vector of {needed} bytes")

@@ -4,8 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from toy_artifact import SIZE, WEIGHT, toy_files, toy_manifest, write_toy
+from toy_driver import write_driver
 
 from modeld import Executor, open_artifact
+from modeld.cameras.frame import Frame, FrameLayout
 from modeld.errors import ArtifactRefusedError, ModeldError
 from modeld.manifest import FrozenInput
 from modeld.program_cache import ProgramCache
@@ -157,3 +159,34 @@ def test_other_device_class_is_refused_and_other_driver_must_be_allowed(tmp_path
     with pytest.raises(ArtifactRefusedError, match=r"built for driver '0.0'.*--allow other-driver"):
         Executor(open_artifact(tmp_path / "old"))
     Executor(open_artifact(tmp_path / "old"), allow=["other-driver"]).run("run_model", {"x": X})
+
+
+@pytest.mark.parametrize(("stride", "uv_offset"), [(-64, 2048), (32, 2048), (64, 0), (64, -1)])
+def test_layouts_that_would_lead_out_of_the_frame_are_refused(
+    tmp_path: Path, stride: int, uv_offset: int
+) -> None:
+    write_driver(tmp_path / "driver", 64, 32)
+    executor = Executor(open_artifact(tmp_path / "driver"))
+    data = np.zeros(4096, np.uint8)
+    eyes = np.stack([np.eye(3, dtype=np.float32)] * 2)
+    layout = FrameLayout(64, 32, stride, uv_offset)
+    message = f"frame_narrow has stride {stride} and chroma at {uv_offset}, too little for 64x32"
+    with pytest.raises(ModeldError, match=message):
+        executor.run_frame(
+            Frame(data, layout, 0, 1, 2),
+            Frame(data, layout, 0, 1, 2),
+            eyes,
+            {
+                t.name: np.zeros(t.shape, t.dtype)
+                for t in executor.contract.inputs
+                if t.name not in ("new_img", "count")
+            },
+        )
+    inputs = {
+        "transforms": eyes,
+        "frame_layout": np.array([[stride, uv_offset]] * 2, np.int32),
+        "frame_narrow": data,
+        "frame_wide": data,
+    }
+    with pytest.raises(ModeldError, match=message):
+        executor.run("run_warp", inputs, camera="64x32")
