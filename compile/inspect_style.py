@@ -33,6 +33,7 @@ header td:first-child { color: var(--dim); width: 90px; }
 .launches { font-size: 12px; }
 .launches td { overflow-wrap: normal; }
 .launches td:nth-child(n+5) { text-align: right; white-space: nowrap; }
+.launches th { white-space: nowrap; }
 .launches th:nth-child(n+5) { text-align: right; }
 .launches td:nth-child(2), .launches td:nth-child(3) { overflow-wrap: anywhere; min-width: 150px; }
 .launches td:nth-child(4) { width: 104px; }
