@@ -72,14 +72,14 @@ def open_source(
     if seed is not None:
         coarse = FINE if rate_hz is None else FAST
         recording, moments = open_road(seed, camera, coarse, first, buffers)
-        moments = islice(moments, count)
-        recording = replace(recording, total=count)
     else:
-        span = slice(first, None if count is None else first + count)
+        span = slice(first, None if count is None or looped else first + count)
         recording, moments = _open_clip(Path(spec), camera, sidecar, span, buffers)
     if looped:
         moments = loop(moments, _LOOP_MOMENTS, ready=seed is not None)
-        recording = replace(recording, total=None)
+    if looped or seed is not None:
+        moments = islice(moments, count)
+        recording = replace(recording, total=count)
     close: Callable[[], None] = _nothing
     if ahead or rate_hz is not None:
         prefetch = Prefetch(moments)

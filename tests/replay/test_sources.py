@@ -140,6 +140,17 @@ def test_a_loop_never_ends(clip: Callable[..., Path]) -> None:
     assert source.recording.total is None
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_loop_ends_where_it_is_told_to(clip: Callable[..., Path], ahead: bool) -> None:
+    path = f"loop:{clip([40, 50, 60])}"
+    with closing(open_source(path, CAMERA, FakeClock(), None, count=5, ahead=ahead)) as source:
+        found = [source.narrow.receive(0.1) for _ in range(5)]
+        assert lumas([frame for frame in found if frame]) == [40, 50, 60, 40, 50]
+        with pytest.raises(EndOfStreamError):
+            source.narrow.receive(0.1)
+    assert source.recording.total == 5
+
+
 def test_the_road_has_two_cameras_its_own_speed_and_truth() -> None:
     with closing(open_source("road:3", "1344x760", FakeClock(), None, count=2)) as source:
         narrow, wide = source.narrow, source.wide
