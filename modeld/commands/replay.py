@@ -1,4 +1,7 @@
-"""`modeld replay SOURCE`: a recording through the daemon's own loop, its answers into a log."""
+"""`modeld replay SOURCE`: a recording through the daemon's own loop, its answers into a log.
+
+With `--serve` the daemon is another process; see `serving`.
+"""
 
 import argparse
 from collections.abc import Iterable
