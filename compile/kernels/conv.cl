@@ -2,10 +2,13 @@
 // neighbouring outputs of BLOCKS x 16 channels, all of it in registers. Weights come as vectors
 // of 16 output channels, inputs as scalars that multiply them.
 
-// One kernel column over `channels` input channels.
+// One kernel column over `channels` input channels. The inputs' addresses are one pointer and
+// constants: computed index by index they would cost as much as the arithmetic.
 INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restrict in,
                        __global const float *restrict weights, const int channels,
                        const int column, const int kx, const int checked) {
+  const int first = column * STRIDE_X - PAD_LEFT + kx * DILATION_X;
+  __global const float *restrict at = in + first * IN_PIXEL;
 #pragma unroll CHANNEL_UNROLL
   for (int c = 0; c < channels; c++) {
     float16 w[BLOCKS];
@@ -14,9 +17,9 @@ INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restri
       w[b] = vload16(0, weights + (kx * channels + c) * WEIGHT_STEP + b * WEIGHT_BLOCK);
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) {
-      const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
+      const int x = first + p * STRIDE_X;
       if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
-      const float16 a = (float16)(in[x * IN_PIXEL + c * IN_CHANNEL]);
+      const float16 a = (float16)(at[p * STRIDE_X * IN_PIXEL + c * IN_CHANNEL]);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) sum[b][p] = fma(a, w[b], sum[b][p]);
     }

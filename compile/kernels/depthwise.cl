@@ -11,6 +11,8 @@ INLINE void tile(__global float *restrict out, __global const float *restrict in
   for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
     const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
     if (y < 0 || y >= IN_HEIGHT) continue;
+    // One pointer and constants: see the direct convolution.
+    __global const float *restrict at = in + (y * IN_WIDTH + column * STRIDE_X - PAD_LEFT) * 16;
 #pragma unroll
     for (int kx = 0; kx < KERNEL_WIDTH; kx++) {
       const float16 w = vload16(ky * KERNEL_WIDTH + kx, weights);
@@ -18,7 +20,7 @@ INLINE void tile(__global float *restrict out, __global const float *restrict in
       for (int p = 0; p < PIXELS; p++) {
         const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
         if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
-        sum[p] = fma(vload16(y * IN_WIDTH + x, in), w, sum[p]);
+        sum[p] = fma(vload16(p * STRIDE_X + kx * DILATION_X, at), w, sum[p]);
       }
     }
   }
