@@ -61,7 +61,7 @@ def stored(tensors: Parameters) -> dict[str, Any]:
 
 
 def resumes(make: Callable[[list[Tensor]], Optimizer], directory: Path) -> dict[str, Any]:
-    """Two steps, saved; two more, here and from the file, split as before and on one device."""
+    """Two steps, saved; two more, here and from the file, split as before and on another one."""
     tensors = placed(0, PLACEMENTS)
     optimizer = make(list(tensors.values()))
     start(tensors, optimizer)
@@ -74,7 +74,7 @@ def resumes(make: Callable[[list[Tensor]], Optimizer], directory: Path) -> dict[
     restore(snapshot, again, optimizer)
     run_steps(again, optimizer, 2, 2)
 
-    alone = {name: on_devices("CL") for name in SHAPES}
+    alone = {name: on_devices("CL:1") for name in SHAPES}
     single = placed(9, alone)
     optimizer = make(list(single.values()))
     try:

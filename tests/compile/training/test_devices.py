@@ -36,10 +36,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_split_run_resumes_and_moves(found: Any, name: str) -> None:
     refusal = found[name].pop("refusal")
     assert set(found[name].values()) == {True}, found[name]
-    assert "the placement of weight is split along 1 over CL and CL:1 in the checkpoint, CL" in (
+    assert "the placement of weight is split along 1 over CL and CL:1 in the checkpoint, " in (
         refusal
     )
-    assert "the placement of bias is whole on CL and CL:1 in the checkpoint, CL here" in refusal
+    assert "the placement of bias is whole on CL and CL:1 in the checkpoint, CL:1 here" in refusal
 
 
 def test_copies_that_differ_are_not_saved(found: Any) -> None:
