@@ -1,12 +1,13 @@
 """Models of one node, run by our operators and by ONNX Runtime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+import pytest
 from onnx import helper, numpy_helper
 from tinygrad import Tensor
 
@@ -14,6 +15,16 @@ from compile.runner import GraphRunner
 from modeld.errors import ModeldError
 
 Array = npt.NDArray[Any]
+
+
+def sparsely(cases: Iterable[Any], every: int) -> list[Any]:
+    """Cases of which the default suite runs each `every`-th; all others are marked slow."""
+    result = []
+    for number, case in enumerate(cases):
+        values = case if isinstance(case, tuple) else (case,)
+        marks = () if number % every == 0 else (pytest.mark.slow,)
+        result.append(pytest.param(*values, marks=marks))
+    return result
 
 
 def node_model(

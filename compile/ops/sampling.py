@@ -252,16 +252,19 @@ def _pooled_regions(
     for top, left in product((True, False), repeat=2):
         index = (lows[0] if top else highs[0]) * sizes[1] + (lows[1] if left else highs[1])
         weight = (1 - ratios[0] if top else ratios[0]) * (1 - ratios[1] if left else ratios[1])
+        # In memory: these are the same for every channel.
+        index, share = index.contiguous(), inside.where(weight, 0).contiguous()  # type: ignore[union-attr]
         place = (base.unsqueeze(1) + channel) * prod(sizes) + index.unsqueeze(1)
-        share = inside.where(weight, 0).unsqueeze(1)  # type: ignore[union-attr]
+        share = share.unsqueeze(1)
         values.append(take_flat(image, place) * share)
     split = (regions, channels, outputs[0], samples[0], outputs[1], samples[1])
     if mode == "avg":
-        return sum(values[1:], values[0]).reshape(split).mean((3, 5)).cast(image.dtype)
+        mean = sum(values[1:], values[0])
+        return mean.contiguous().reshape(split).mean((3, 5)).cast(image.dtype)
     # As the standard's own implementation has it: the largest weighted corner, not the largest
     # interpolated sample.
     largest = values[0].maximum(values[1]).maximum(values[2]).maximum(values[3])
-    return largest.reshape(split).max((3, 5)).cast(image.dtype)
+    return largest.contiguous().reshape(split).max((3, 5)).cast(image.dtype)
 
 
 def deform_conv(

@@ -1,10 +1,12 @@
 """Arithmetic, comparison and activation, where tinygrad's own operator would be wrong, and more."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_node import assert_like_peer, run
+from single_node import assert_like_peer, run, sparsely
 
 F = np.float32
 
@@ -56,7 +58,7 @@ def test_shrink_of_infinity_is_infinity() -> None:
     np.testing.assert_array_equal(found, floats(np.inf, -np.inf, 0, 1.5))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 14)), min_size=1, max_size=6),
 )
@@ -83,8 +85,9 @@ def test_a_one_dimensional_slope_belonged_to_the_channels() -> None:
     np.testing.assert_array_equal(found, [[[-0.5] * 3, [-2.0] * 3]])
 
 
-@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
-@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+@pytest.mark.parametrize(
+    ("op", "axis"), sparsely(product(["Softmax", "LogSoftmax", "Hardmax"], [0, 1, 2, -2]), 5)
+)
 def test_softmax_before_opset_13_spans_all_later_axes(op: str, axis: int) -> None:
     x = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(F)
     assert_like_peer(op, x, opset=11, axis=axis)

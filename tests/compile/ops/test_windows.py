@@ -1,10 +1,12 @@
 """Convolution and pooling: where windows lie, what padding counts, which index is meant."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_node import assert_like_peer, feeds, node_model, ours, peer, run
+from single_node import assert_like_peer, feeds, node_model, ours, peer, run, sparsely
 
 from compile.ops.window import windows
 
@@ -26,21 +28,19 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize("options", POOLS)
-@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize(("options", "include"), sparsely(product(POOLS, [0, 1]), 3))
 def test_averages_count_what_the_page_says(options: dict[str, object], include: int) -> None:
     x = draw(2, 3, 9, 8)
     assert_like_peer("AveragePool", x, opset=19, count_include_pad=include, **options)
 
 
-@pytest.mark.parametrize("options", POOLS)
-@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(("options", "order"), sparsely(product(POOLS, [0, 1]), 5))
 def test_maxima_and_their_places_in_the_whole_input(options: dict[str, object], order: int) -> None:
     x = draw(2, 3, 9, 8)
     assert_like_peer("MaxPool", x, outputs=2, opset=12, storage_order=order, atol=0, **options)
 
 
-@pytest.mark.parametrize("options", POOLS[:4])
+@pytest.mark.parametrize("options", sparsely(POOLS[:4], 3))
 def test_norms(options: dict[str, object]) -> None:
     assert_like_peer("LpPool", draw(2, 3, 9, 8), opset=18, p=3, **options)
 
@@ -139,7 +139,7 @@ def test_the_last_window_fits_and_starts_inside(
     assert last + reach <= size + found.rounded_up[0]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 99))
 def test_columns_are_summed_where_blocks_overlap(seed: int) -> None:
     columns = np.random.default_rng(seed).standard_normal((1, 8, 12)).astype(F)
