@@ -36,7 +36,7 @@ def outputs_of(op: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("op", "direction"), sparsely(product(GATES, ["forward", "reverse", "bidirectional"]), 4)
+    ("op", "direction"), sparsely(product(GATES, ["forward", "reverse", "bidirectional"]), 5)
 )
 def test_every_direction_with_lengths(op: str, direction: str) -> None:
     values = inputs_of(op, 2 if direction == "bidirectional" else 1, lengths=True)
@@ -45,7 +45,7 @@ def test_every_direction_with_lengths(op: str, direction: str) -> None:
     )
 
 
-@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("op", sparsely(GATES, 3))
 def test_clip_bounds_the_input_of_activations(op: str) -> None:
     values = inputs_of(op, 1)
     assert_like_peer(op, *values, outputs=outputs_of(op), opset=14, hidden_size=HIDDEN, clip=0.3)

@@ -28,19 +28,19 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "include"), sparsely(product(POOLS, [0, 1]), 3))
+@pytest.mark.parametrize(("options", "include"), sparsely(product(POOLS, [0, 1]), 5))
 def test_averages_count_what_the_page_says(options: dict[str, object], include: int) -> None:
     x = draw(2, 3, 9, 8)
     assert_like_peer("AveragePool", x, opset=19, count_include_pad=include, **options)
 
 
-@pytest.mark.parametrize(("options", "order"), sparsely(product(POOLS, [0, 1]), 5))
+@pytest.mark.parametrize(("options", "order"), sparsely(product(POOLS, [0, 1]), 9))
 def test_maxima_and_their_places_in_the_whole_input(options: dict[str, object], order: int) -> None:
     x = draw(2, 3, 9, 8)
     assert_like_peer("MaxPool", x, outputs=2, opset=12, storage_order=order, atol=0, **options)
 
 
-@pytest.mark.parametrize("options", sparsely(POOLS[:4], 3))
+@pytest.mark.parametrize("options", sparsely(POOLS[:4], 4))
 def test_norms(options: dict[str, object]) -> None:
     assert_like_peer("LpPool", draw(2, 3, 9, 8), opset=18, p=3, **options)
 
@@ -74,11 +74,14 @@ def test_a_larger_output_shape_is_filled_with_zeros() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"group": 2, "auto_pad": "SAME_UPPER"},
-        {"group": 4, "strides": [3, 2], "dilations": [2, 1]},
-        {"strides": [2, 1], "pads": [1, 0, 2, 1]},
-    ],
+    sparsely(
+        [
+            {"group": 2, "auto_pad": "SAME_UPPER"},
+            {"group": 4, "strides": [3, 2], "dilations": [2, 1]},
+            {"strides": [2, 1], "pads": [1, 0, 2, 1]},
+        ],
+        3,
+    ),
 )
 def test_convolutions(options: dict[str, object]) -> None:
     group = options.get("group", 1)
@@ -94,15 +97,18 @@ def test_dilated_same_padding_takes_the_reach_of_the_kernel() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
-        {"strides": [2, 3], "output_shape": [12, 14]},
-        {"strides": [2, 2], "output_shape": [9, 11], "auto_pad": "SAME_UPPER"},
-        {"strides": [4, 4], "output_shape": [20, 20]},
-        {"strides": [3, 2], "auto_pad": "SAME_UPPER"},
-        {"strides": [2, 2], "auto_pad": "SAME_LOWER"},
-        {"strides": [1, 2], "dilations": [2, 1], "pads": [0, 1, 2, 0], "group": 2},
-    ],
+    sparsely(
+        [
+            {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
+            {"strides": [2, 3], "output_shape": [12, 14]},
+            {"strides": [2, 2], "output_shape": [9, 11], "auto_pad": "SAME_UPPER"},
+            {"strides": [4, 4], "output_shape": [20, 20]},
+            {"strides": [3, 2], "auto_pad": "SAME_UPPER"},
+            {"strides": [2, 2], "auto_pad": "SAME_LOWER"},
+            {"strides": [1, 2], "dilations": [2, 1], "pads": [0, 1, 2, 0], "group": 2},
+        ],
+        3,
+    ),
 )
 def test_transposed_convolutions(options: dict[str, object]) -> None:
     x, w = draw(1, 4, 5, 5), draw(4, 3, 3, 3)
