@@ -113,7 +113,19 @@ class GraphRunner:
         environment: Environment = {name: inputs[name] for name in self.inputs}
         environment.update(self._frozen)
         self._run(self._graph, environment, "")
-        return {name: self._output(name, environment[name]) for name in self.outputs}
+        return {
+            name: self._output(name, self._value(environment, name, "outputs"))
+            for name in self.outputs
+        }
+
+    @staticmethod
+    def _value(environment: Environment, name: str, reader: str) -> Value:
+        if name not in environment:
+            raise ModeldError(
+                f"{reader}: nothing computes {name}; it may be an output that its operator only "
+                "has in training"
+            )
+        return environment[name]
 
     def _output(self, name: str, value: Value) -> Tensor:
         """An output as a tensor on the device, also where it depends on no input."""
@@ -162,7 +174,7 @@ class GraphRunner:
                     environment[name] = value
 
     def _run_node(self, node: _Node, environment: Environment, scope: str) -> Sequence[Value]:
-        values = [environment[name] for name in node.proto.input]
+        values = [self._value(environment, name, node.label) for name in node.proto.input]
         foldable = all(v is None or isinstance(v, np.ndarray) for v in values)
         if foldable and not node.has_subgraph and node.op.foldable:
             folded = self._fold(node, values, scope)
@@ -237,7 +249,7 @@ class GraphRunner:
             inner: Environment = ChainMap({}, environment)
             inner.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
             self._run(graph, inner, f"{scope}/{node.label}/{label}")
-            return [inner[o.name] for o in graph.output]
+            return [self._value(inner, o.name, node.label) for o in graph.output]
 
         return Context(
             node.label,

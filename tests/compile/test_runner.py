@@ -169,6 +169,13 @@ def test_shapes_that_do_not_fit_are_reported_with_the_node() -> None:
         ours(model, {"i0": inputs[0], "i1": inputs[1]})
 
 
+def test_an_output_that_only_training_has_is_named() -> None:
+    x, ones = np.zeros((1, 2), F), np.ones(2, F)
+    model = node_model("BatchNormalization", [x, ones, ones, ones, ones], 2, opset=9)
+    with pytest.raises(ModeldError, match="outputs: nothing computes o1"):
+        ours(model, {f"i{n}": a for n, a in enumerate([x, ones, ones, ones, ones])})
+
+
 def test_a_missing_input_is_named() -> None:
     runner = GraphRunner(node_model("Add", [np.zeros(1, F), np.zeros(1, F)]))
     with pytest.raises(ModeldError, match="no value for the inputs i1"):
