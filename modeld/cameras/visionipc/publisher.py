@@ -68,8 +68,7 @@ class Publisher:
         self._invalidate(offset, offset + total, lap)
         self.ring.write(offset, LENGTH.pack(len(payload)) + payload)
         self._advance(lap, offset + total)
-        for index in range(self._reader_count()):
-            self._wake(self._words.load(READER_UID + index) & LOW_32)
+        self._wake_readers(written)
 
     def reader_count(self) -> int:
         """Registered readers, gone ones included that did not say so."""
@@ -92,6 +91,18 @@ class Publisher:
 
     def _reader_count(self) -> int:
         return min(self._words.load(READER_COUNT), MAX_READERS)
+
+    def _wake_readers(self, written: int) -> None:
+        """Wake every reader; `written` is the write position before this record.
+
+        A reader that has read all of it is alive. One that lags may be dead, and its id may
+        belong to a stranger by now whom the signal would kill, so that is looked up first.
+        """
+        for index in range(self._reader_count()):
+            thread = self._words.load(READER_UID + index) & LOW_32
+            keeps_up = self._words.load(READ_POSITION + index) == written
+            if keeps_up or survives_wakeup(thread):
+                self._wake(thread)
 
     def _evict_readers(self) -> None:
         """Forget all readers, dead ones too, and wake the living so that they register again."""

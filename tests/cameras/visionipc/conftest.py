@@ -1,5 +1,7 @@
 """Fixtures of the VisionIPC tests."""
 
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,3 +42,18 @@ def other(config: VisionIpcConfig, keep: ExitStack) -> Callable[[], Other]:
         return process
 
     return start
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing about the signal, which would end it."""
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+
+    child = subprocess.Popen(
+        ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=unblock
+    )
+    yield child
+    child.kill()
+    child.communicate()

@@ -218,3 +218,20 @@ def test_a_new_publisher_wakes_the_readers_that_it_forgets(
     Publisher(Ring.create(ring.path)).close()
     assert owners(ring) == []
     assert wait_for_wakeup(0)
+
+
+def test_a_stranger_with_a_dead_readers_id_is_not_woken(
+    ring: Ring, sleeper: subprocess.Popen[bytes], keep: ExitStack
+) -> None:
+    publisher = Publisher(Ring.create(ring.path))
+    keep.callback(publisher.close)
+    publisher.send(b"read by the one who died")
+    ring.words.store(READER_COUNT, 1)
+    ring.words.store(READER_UID, 7 << 32 | sleeper.pid)
+    ring.words.store(READER_VALID, 1)
+    publisher.send(b"to a stranger")
+    # It still answers: a fatal signal would have come before the byte.
+    assert sleeper.stdin is not None and sleeper.stdout is not None
+    sleeper.stdin.write(b"x")
+    sleeper.stdin.flush()
+    assert sleeper.stdout.read(1) == b"x"

@@ -1,9 +1,7 @@
 import os
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -55,19 +53,6 @@ def test_threads_that_are_gone_are_known_and_may_be_woken() -> None:
         wake(gone)
         assert not thread_exists(gone)
     assert thread_exists(os.getpid())
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing about the signal, which would end it."""
-
-    def unblock() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
-
-    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=unblock)
-    yield child
-    child.kill()
-    child.communicate()
 
 
 def test_only_a_thread_that_expects_it_survives(sleeper: subprocess.Popen[bytes]) -> None:
