@@ -33,6 +33,10 @@ class Schedule:
                 "use fewer warm-up steps"
             )
 
+    def __str__(self) -> str:
+        warmed = f" after {self.warm_up} of warm-up" if self.warm_up else ""
+        return f"{self.shape} at {self.rate:g} over {self.steps} steps{warmed}"
+
     def rate_at(self, step: int) -> float:
         """The learning rate of the step after `step` finished ones."""
         if step < self.warm_up:
