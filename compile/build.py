@@ -55,6 +55,16 @@ from modeld.selftest import check as self_test
 
 Array = npt.NDArray[np.generic]
 
+# What tinygrad raises when its code generation meets a graph that it cannot bear.
+_TINYGRAD_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 STAGES = 7
 
 
@@ -217,7 +227,14 @@ def _trace(
     # tinygrad, and the capture would replace those of an eager run by buffers that hold nothing.
     function(tensors)
     names = {id(tensor.uop.base): name for name, tensor in runner.constants.named}
-    captured = CapturedRun(function, tensors, names, progress.advance)
+    try:
+        captured = CapturedRun(function, tensors, names, progress.advance)
+    except _TINYGRAD_ERRORS as error:
+        text = " ".join(str(error).split())
+        raise ModeldError(
+            f"tinygrad cannot compile this model ({type(error).__name__}: {text[:200]}); "
+            "export it with fewer or simpler operators"
+        ) from error
     progress.stage("compiling programs")
     prebuild(captured.program, device, progress.advance)
     outputs = function(tensors)

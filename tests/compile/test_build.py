@@ -333,3 +333,16 @@ def test_reference_inputs_of_wrong_name_or_shape(tmp_path: Path) -> None:
         given = {name: np.zeros(shape, np.float32)}
         with pytest.raises(ModeldError, match=rf"--reference-inputs.*{name}"):
             build(BuildRequest(model, tmp_path / "out", reference_inputs=given))
+
+
+def test_a_graph_that_tinygrad_cannot_bear_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("infinite loop in graph_rewrite\n(stack too big)")
+
+    monkeypatch.setattr("compile.build.CapturedRun", fail)
+    model = conv_model(tmp_path / "m.onnx")
+    with pytest.raises(ModeldError, match=r"RuntimeError: infinite loop .* \(stack too big\)"):
+        build(BuildRequest(model, tmp_path / "artifact"))
+    assert not (tmp_path / "artifact").exists()
