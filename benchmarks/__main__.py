@@ -75,7 +75,7 @@ def compare(
         say(f"{model.name}: outputs differ by {difference:.1e} of their range, left out")
         return None
     timings = measure.interleave(entrants, inputs, runs)
-    device_ms, gflops, kernels = measure.kernel_share(ours, inputs, 20)
+    device_ms, gflops, kernels = measure.kernel_share(peers.Ours(artifact, True), inputs, 20)
     alone = {
         name: measure.alone(name, path, artifact, cache) for name in entrants if name != "tinygrad"
     }

@@ -75,13 +75,13 @@ def tinygrad(path: Path) -> Run:
 
 
 class Ours:
-    """An artifact on the executor."""
+    """An artifact on the executor; with `profile` every launch's time is recorded."""
 
-    def __init__(self, artifact: Path) -> None:
+    def __init__(self, artifact: Path, profile: bool = False) -> None:
         from modeld.artifact import open_artifact
         from modeld.executor import Executor
 
-        self.executor = Executor(open_artifact(artifact), profile=True)
+        self.executor = Executor(open_artifact(artifact), profile=profile)
         contract = self.executor.contract
         self._state = {pair.input for pair in contract.state}
 
