@@ -1,5 +1,6 @@
 """Writing files so that a reader sees the old content or the new, never a part."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
     Raises OSError as the file system gives it.
     """
+    if path.is_dir():  # found out now, not when the work is done
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -64,7 +64,7 @@ def test_failures_are_one_line(toy: Path, command: str, capsys: pytest.CaptureFi
     inputs, outputs = toy.parent / "in.safetensors", toy.parent / "out.safetensors"
     save_file({"x": X}, inputs)
     more = ["--inputs", str(inputs), "--out", str(outputs)] if command == "exec" else []
-    assert main([command, str(toy), "--pin", "sha256:0", *more]) == 1
+    assert main([command, str(toy), "--pin", "sha256:" + "0" * 64, *more]) == 1
     assert "wrong-pin" in one_line(capsys)
     assert main([command, str(toy.parent / "none"), *more]) == 1
     assert "none cannot be read" in one_line(capsys)
@@ -88,3 +88,9 @@ def test_exec_names_bad_files(toy: Path, capsys: pytest.CaptureFixture[str]) -> 
     command[-1] = str(toy.parent / "no" / "where.safetensors")
     assert main(command) == 1
     assert "where.safetensors cannot be written" in one_line(capsys)
+
+
+def test_bench_wants_something_to_time(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (["--runs", "0"], ["--warmup", "-1"]):
+        assert main(["bench", str(toy), *flags]) == 1
+        assert "leave nothing to time" in one_line(capsys)

@@ -255,7 +255,11 @@ def flags(driver: tuple[Path, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--pin", "sha256:00"], "the pin says sha256:00"),
+        (["--pin", "sha256:" + "0" * 64], "the pin says sha256:0000"),
+        (["--pin", "sha256:00"], "'sha256:00' is no identity"),
+        (["--pin", ""], "'' is no identity"),
+        (["--frames", "-2"], "--frames -2 is no number of frames"),
+        (["--source", "road", "--rate", "inf"], "--rate inf is no frame rate"),
         (["--artifact", "/nonexistent"], "/nonexistent cannot be read"),
         (["--config", "/nonexistent.toml"], "configuration /nonexistent.toml cannot be read"),
         (["--source", "/nonexistent.mp4"], "/nonexistent.mp4 does not exist"),

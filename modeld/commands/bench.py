@@ -9,6 +9,7 @@ import numpy.typing as npt
 from safetensors.numpy import load
 
 from modeld.commands import options
+from modeld.errors import ModeldError
 from modeld.executor import Executor, KernelTime
 from modeld.manifest import REFERENCE_FILE, Call
 from modeld.opencl import select_device
@@ -25,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Time `run_model` on the artifact's reference inputs; percentiles in milliseconds."""
+    if args.runs < 1 or args.warmup < 0:
+        raise ModeldError(
+            f"--runs {args.runs} and --warmup {args.warmup} leave nothing to time; "
+            "give 1 or more runs after 0 or more warm-ups"
+        )
     artifact = options.open_trusted(args)
     device = select_device(args.device) if args.device else None
     executor = Executor(
@@ -38,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     executor.keep_programs()
     seed = artifact.manifest.reference.seeds[0]
     inputs = named(load(artifact.read(REFERENCE_FILE)), f"{seed}/input/")
-    wall, kernels = _measure(executor, inputs, max(args.warmup, 0), max(args.runs, 1))
+    wall, kernels = _measure(executor, inputs, args.warmup, args.runs)
     print(f"{artifact.manifest.name} on {executor.info.device}")
-    print(f"run_model, {wall.size} runs after {max(args.warmup, 0)} warm-ups, milliseconds:")
+    print(f"run_model, {wall.size} runs after {args.warmup} warm-ups, milliseconds:")
     print(_percentiles("wall", wall))
     if args.profile:
         device_time = np.array([sum(k.nanoseconds for k in turn) for turn in kernels]) / 1e6

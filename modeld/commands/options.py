@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from modeld.artifact import Artifact, open_artifact
@@ -35,7 +36,7 @@ def add_artifact(
         "--allow",
         action="append",
         default=[],
-        choices=sorted(DEGRADING),
+        choices=sorted(reason.value for reason in DEGRADING),
         help="accept this degradation (repeatable)",
     )
     parser.add_argument(
@@ -62,8 +63,13 @@ def open_trusted(args: argparse.Namespace) -> Artifact:
 
 def read_pin(args: argparse.Namespace) -> str | None:
     """The pin from `--pin` or `--pin-file`, or None."""
+    if args.pin is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", args.pin):
+        raise ModeldError(
+            f"--pin {args.pin!r} is no identity; write sha256: and 64 lower-case hex digits, as "
+            "the build prints it"
+        )
     if args.pin_file is None:
-        return str(args.pin) if args.pin else None
+        return None if args.pin is None else str(args.pin)
     if args.pin:
         raise ModeldError("--pin and --pin-file are both given; use one")
     try:

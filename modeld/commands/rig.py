@@ -78,8 +78,11 @@ def run(args: argparse.Namespace) -> int:
     """Measure and report; 0 within the budget (or without one), 1 outside it."""
     limits = read_budget(args.budget) if args.budget is not None else {}
     plan_seconds = parse_duration(args.duration)
-    if not (args.rate > 0 and args.deadline > 0):
-        raise ModeldError("--rate and --deadline must be above 0")
+    if not (0.01 <= args.rate <= 10_000 and args.deadline > 0):
+        raise ModeldError(
+            f"--rate {args.rate} or --deadline {args.deadline} is out of range; give a rate from "
+            "0.01 to 10000 Hz and a deadline above 0 ms"
+        )
     console = open_console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="modeld-rig-") as folder:
         plan = Plan(

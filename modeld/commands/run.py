@@ -89,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, the end of a recording, or `--frames`."""
+    if args.frames is not None and args.frames < 1:
+        raise ModeldError(f"--frames {args.frames} is no number of frames; give 1 or more")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="modeld: %(message)s")
     config = _configuration(args)
     stop = stop_on_signals()
@@ -184,8 +186,8 @@ def _open_recording(args: argparse.Namespace, artifact: Artifact, clock: Clock) 
             f"the artifact was not built for camera {camera}, only for {names}; choose one of "
             f"these or build it with --camera {camera}"
         )
-    if not args.rate > 0:
-        raise ModeldError(f"--rate {args.rate} is no frame rate; give a number above 0")
+    if not 0.01 <= args.rate <= 10_000:  # also false for NaN
+        raise ModeldError(f"--rate {args.rate} is no frame rate; give a number from 0.01 to 10000")
     return open_source(args.source, camera, clock, args.rate, sidecar=args.sidecar)
 
 

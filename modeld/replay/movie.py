@@ -25,6 +25,8 @@ class MovieWriter:
     def __init__(self, path: Path, rate_hz: int) -> None:
         if not path.parent.is_dir():
             raise ModeldError(f"{path.parent} is no folder; create it to write {path.name} there")
+        if path.is_dir():
+            raise ModeldError(f"{path} is a folder; name the MP4 file to write in it")
         self._path = path
         self._rate = Fraction(rate_hz)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".mp4", dir=path.parent)

@@ -281,3 +281,9 @@ def test_memory_is_constant(tmp_path: Path, suffix: str) -> None:
         tracemalloc.stop()
     assert count == copies
     assert peak < 8 << 20
+
+
+def test_a_folder_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(ModeldError, match="Is a directory"), LogWriter(tmp_path):
+        pass
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []

@@ -87,7 +87,7 @@ def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
     ("more", "named"),
     [
         (("--duration", "soon"), "--duration soon is no time"),
-        (("--rate", "0"), "--rate and --deadline must be above 0"),
+        (("--rate", "0"), "--rate 0.0 or --deadline 50.0 is out of range"),
         (("--budget", "absent.toml"), "absent.toml cannot be read"),
     ],
 )
