@@ -98,7 +98,6 @@ def test_lines_and_edges(model: Any, outputs: dict[str, np.ndarray]) -> None:
     np.testing.assert_array_equal(list(model.roadEdgeStds), outputs["road_edges_stds"][:, 0, 0])
 
 
-@pytest.mark.slow
 def test_grids_are_those_of_a_real_message(data_path: Callable[[str], Path]) -> None:
     real = decode_event(data_path("logs/messages/modelV2.raw").read_bytes()).modelV2
     np.testing.assert_allclose(list(real.position.t), T_IDXS, rtol=1e-4)

@@ -101,7 +101,6 @@ def test_a_stranger_survives_byte_for_byte(tmp_path: Path) -> None:
     assert [event.logMonoTime for event in read_events(path)][1] == 77
 
 
-@pytest.mark.slow
 def test_reserved_members_survive_a_filter_of_a_real_log(
     tmp_path: Path, data_path: DataPath
 ) -> None:
@@ -131,7 +130,6 @@ def test_reserved_members_survive_a_filter_of_a_real_log(
     assert survived == original
 
 
-@pytest.mark.slow
 def test_every_real_log_is_counted_whole(data_path: DataPath) -> None:
     folder = data_path("logs/process_replay")
     counts = {path.name: sum(1 for _ in read_events(path)) for path in folder.glob("*.bz2")}
