@@ -7,8 +7,7 @@ import importlib.util as _util
 import os as _os
 from pathlib import Path as _Path
 
-# Loads pyopencl without its cache; it must be there before tinygrad opens OpenCL.
-import modeld.opencl  # noqa: F401
+import modeld.environment  # noqa: F401
 
 # tinygrad by itself would look for GPUs of other kinds, then for a CPU device that wants a C
 # compiler. Training may ask for CUDA; artifacts are always made with OpenCL.

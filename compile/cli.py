@@ -24,12 +24,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"modeld-compile: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("modeld-compile: interrupted, nothing was written", file=sys.stderr)
-        return 130
+        return _interrupted()
+    except ImportError as error:
+        # Some packages turn an interruption of their import into an error of their own.
+        if _came_from(error, KeyboardInterrupt):
+            return _interrupted()
+        if not isinstance(error, ModuleNotFoundError) or _is_ours(error.name):
+            raise
+        print(
+            f"modeld-compile: error: `modeld-compile {args.command}` needs the package "
+            f"{error.name}; install modeld[compile]",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:
         # The reader has seen enough (`| head`); what is left in the buffer has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _interrupted() -> int:
+    print("modeld-compile: interrupted, nothing was written", file=sys.stderr)
+    return 130
+
+
+def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _is_ours(module: str | None) -> bool:
+    return module is None or module.partition(".")[0] in ("compile", "modeld", "msgschema")
 
 
 def _parser() -> argparse.ArgumentParser:

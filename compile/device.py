@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 
+# Before tinygrad: it crashes when it opens OpenCL first.
 import pyopencl as cl
 from tinygrad.device import Device
 from tinygrad.runtime import ops_cl

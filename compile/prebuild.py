@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyopencl as cl
-from tinygrad.engine.worker import get_worker_pool
 
 from compile.capture import Capture
+from compile.workers import workers
 from modeld.opencl import list_devices
 
 # Drivers that are known to share compiled programs between processes.
@@ -41,7 +41,7 @@ class _Task:
 
 def prebuild(capture: Capture, device: cl.Device, on_built: Callable[[int, int], None]) -> None:
     """Make the driver's cache hold all programs of `capture`; `on_built` is told (done, all)."""
-    pool = get_worker_pool() if device.platform.name in _SHARING_PLATFORMS else None
+    pool = workers() if device.platform.name in _SHARING_PLATFORMS else None
     tasks = _tasks(capture, list_devices().index(device))
     if pool is None or len(tasks) < _WORTHWHILE:
         return

@@ -1,21 +1,13 @@
 """Finding the OpenCL device and saying what it is."""
 
-import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-# pyopencl keeps a cache of its own that is read with pickle; `program_cache` replaces it.
-os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+import modeld.environment  # noqa: F401 - read by pyopencl when it loads, so before it
 
-# PoCL links every kernel with a program called ld; the set-up puts one here where it is missing.
-_TOOLS = Path(sys.prefix, "bin")
-if (_TOOLS / "ld").exists():
-    os.environ["PATH"] = f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"
+# isort: split
+import pyopencl as cl
 
-import pyopencl as cl  # noqa: E402 - the environment above must be set before it loads
-
-from modeld.errors import ModeldError  # noqa: E402
+from modeld.errors import ModeldError
 
 
 @dataclass(frozen=True, slots=True)

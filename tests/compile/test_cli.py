@@ -134,6 +134,33 @@ def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_a_missing_package_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "compile.coverage", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["coverage", "m.onnx"]) == 1
+    assert capsys.readouterr().err == (
+        "modeld-compile: error: `modeld-compile coverage` needs the package onnx; "
+        "install modeld[compile]\n"
+    )
+
+
+def test_interrupted_imports_are_interruptions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An extension module that is being set up reports Ctrl-C as an ImportError."""
+
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "compile.coverage":
+            raise ImportError("initialization failed") from KeyboardInterrupt()
+
+    monkeypatch.delitem(sys.modules, "compile.coverage", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [type("Finder", (), {"find_spec": find_spec})])
+    assert main(["coverage", "m.onnx"]) == 130
+    assert capsys.readouterr().err == "modeld-compile: interrupted, nothing was written\n"
+
+
 def test_progress_tells_stage_and_time() -> None:
     now = iter([0.0, 0.0, 1.5, 1.5, 1.5, 4.0]).__next__
     stream = io.StringIO()

@@ -54,7 +54,7 @@ def test_all_programs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
             assert self.left >= 0
 
     pool, told = Pool(), []
-    monkeypatch.setattr(module, "get_worker_pool", lambda: pool)
+    monkeypatch.setattr(module, "workers", lambda: pool)
     monkeypatch.setattr(module, "_SHARING_PLATFORMS", (select_device().platform.name,))
     launches = [launch(SOURCE + " " * n) for n in range(8)]
     prebuild(capture(*launches), select_device(), lambda done, total: told.append((done, total)))
@@ -70,7 +70,7 @@ def test_dead_worker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         def next(self, timeout: float) -> None:
             raise module.multiprocessing.TimeoutError
 
-    monkeypatch.setattr(module, "get_worker_pool", Pool)
+    monkeypatch.setattr(module, "workers", Pool)
     monkeypatch.setattr(module, "_SHARING_PLATFORMS", (select_device().platform.name,))
     launches = [launch(SOURCE + " " * n) for n in range(8)]
     prebuild(capture(*launches), select_device(), lambda done, total: None)
@@ -80,7 +80,7 @@ def test_drivers_without_a_shared_cache_are_left_alone(monkeypatch: pytest.Monke
     def no_pool() -> None:
         raise AssertionError("no worker is wanted")
 
-    monkeypatch.setattr(module, "get_worker_pool", no_pool)
+    monkeypatch.setattr(module, "workers", no_pool)
     monkeypatch.setattr(module, "_SHARING_PLATFORMS", ())
     device: cl.Device = select_device()
     prebuild(capture(*[launch(SOURCE)] * 9), device, lambda done, total: None)

@@ -1,0 +1,13 @@
+"""What the OpenCL libraries read from the environment when they load; imported before them."""
+
+import os
+import sys
+from pathlib import Path
+
+# pyopencl keeps a cache of its own that is read with pickle; `program_cache` replaces it.
+os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+
+# PoCL links every kernel with a program called ld; the set-up puts one here where it is missing.
+_TOOLS = Path(sys.prefix, "bin")
+if (_TOOLS / "ld").exists():
+    os.environ["PATH"] = f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"
