@@ -21,36 +21,45 @@ from modeld.replay.road.scene import PARAMETERS
 WIDTH, HEIGHT = 256, 128
 PLANE = WIDTH * HEIGHT
 CAMERA_ROW = len(CAMERA_PARAMETERS) + 9
-_GROUP = 128
 # tinygrad's device → the language of its kernels.
 _LANGUAGES = {"CL": "OpenCL", "CUDA": "CUDA"}
 
-# One work-item per luma pixel, plane by plane, then one per pair of chroma values. A chroma pixel
-# is warped by the matrix of half the size, which is the same ray as that of luma pixel 2 (x, y).
+# A work-item paints LANES neighbouring luma pixels, plane by plane, then as many pairs of chroma
+# values. A chroma pixel is warped by the matrix of half the size, which is the same ray as that of
+# luma pixel 2 (x, y).
 _PAINT = """
 KERNEL void paint(GLOBAL uchar *images, GLOBAL const float *scenes, GLOBAL const float *cameras) {
-  const int index = GLOBAL_ID(0), picture = GLOBAL_ID(1);
+  const int index = GLOBAL_ID(0) * LANES, picture = GLOBAL_ID(1);
   GLOBAL const float *p = scenes + (picture / 2) * SCENE;
   GLOBAL const float *c = cameras + picture * CAMERA;
   GLOBAL const float *m = c + CAMERA - 9;
   const int plane = index / PLANE, row = index % PLANE / WIDTH, column = index % WIDTH;
   const int is_luma = plane < 4;
   const float step = is_luma ? 1.0f : 2.0f;
-  const float x = is_luma ? (float)(2 * column + plane / 2) : (float)(2 * column);
+  const FLOATS x = (is_luma ? (float)(2 * column + plane / 2) : (float)(2 * column)) + ACROSS;
   const float y = is_luma ? (float)(2 * row + plane % 2) : (float)(2 * row);
-  const float depth = m[6] * x + m[7] * y + m[8];
+  const FLOATS depth = m[6] * x + m[7] * y + m[8];
   const float right = c[3] / step - 1.0f, low = c[4] / step - 1.0f;
-  float u = rint((m[0] * x + m[1] * y + m[2]) / depth / step);
-  float v = rint((m[3] * x + m[4] * y + m[5]) / depth / step);
+  FLOATS u = rint((m[0] * x + m[1] * y + m[2]) / depth / step);
+  FLOATS v = rint((m[3] * x + m[4] * y + m[5]) / depth / step);
   u = fmin(fmax(u, 0.0f), right) * step;
   v = fmin(fmax(v, 0.0f), low) * step;
-  float out[3];
+  FLOATS out[3];
   yuv(p, c, u, v, out);
   GLOBAL uchar *image = images + picture * 6 * PLANE + index;
-  image[0] = (uchar)(is_luma ? out[0] : out[1]);
-  if (!is_luma) image[PLANE] = (uchar)out[2];
+  STORE(is_luma ? out[0] : out[1], image);
+  if (!is_luma) STORE(out[2], image + PLANE);
 }
 """
+# How many pixels a work-item paints, per language, and what that makes of the types above.
+_LANES = {"OpenCL": 16, "CUDA": 1}
+_TYPES = {
+    1: "#define FLOATS float\n#define ACROSS 0.0f\n"
+    "#define STORE(value, to) *(to) = (uchar)(value)\n",
+    16: "#define FLOATS float16\n#define ACROSS (float16)("
+    + ", ".join(f"{2 * i}.0f" for i in range(16))
+    + ")\n#define STORE(value, to) vstore16(convert_uchar16(value), 0, to)\n",
+}
 
 
 def camera_rows(
@@ -71,9 +80,12 @@ def camera_rows(
 
 def paint_source(language: str) -> str:
     """The kernel `paint` in "OpenCL" or "CUDA"."""
+    lanes = _LANES[language]
     sizes = {"WIDTH": WIDTH, "PLANE": PLANE, "SCENE": len(PARAMETERS), "CAMERA": CAMERA_ROW}
-    defines = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
-    return DIALECTS[language] + defines + yuv_function() + _PAINT
+    defines = "".join(
+        f"#define {name} {value}\n" for name, value in (sizes | {"LANES": lanes}).items()
+    )
+    return DIALECTS[language] + defines + _TYPES[lanes] + yuv_function(lanes=lanes) + _PAINT
 
 
 @cache
@@ -96,13 +108,15 @@ def paint(scenes: Tensor, cameras: Tensor) -> Tensor:
     frames = scenes.shape[0]
     device = str(scenes.device)
     source, binary = _compiled(device)
+    language = _LANGUAGES[device.split(":")[0]]
+    group = 128 if _LANES[language] == 1 else 1
 
     def program(*buffers: UOp) -> UOp:
         sink = UOp.sink(*[b.base for b in buffers], arg=KernelInfo(name="paint"))
         info = ProgramInfo(
             name="paint",
-            global_size=(5 * PLANE // _GROUP, 2 * frames, 1),
-            local_size=(_GROUP, 1, 1),
+            global_size=(5 * PLANE // _LANES[language] // group, 2 * frames, 1),
+            local_size=(group, 1, 1),
             globals=(0, 1, 2),
             outs=(0,),
             ins=(1, 2),

@@ -4,6 +4,7 @@ Operators (+, *, <, &, ...) are taken from the arrays themselves; everything her
 libraries spell differently. Arrays are float32, masks are boolean.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +40,14 @@ class Maths(Protocol):
     def where(self, mask: Array, x: Array, y: Array) -> Array:
         """x where the mask is true, y elsewhere."""
 
+    def choose(
+        self, mask: Array, chosen: Callable[[], tuple[Array, ...]], otherwise: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        """`chosen()` where the mask is true, `otherwise` elsewhere.
+
+        May leave out the work where the mask is true nowhere.
+        """
+
     def unsigned(self, x: Array) -> Array:
         """Whole floats as uint32; negative ones wrap."""
 
@@ -61,6 +70,14 @@ class NumpyMaths:
     def where(mask: Array, x: Array, y: Array) -> Array:
         """As numpy, but a float32 stays one beside a Python number."""
         return np.where(mask, np.asarray(x, np.float32), np.asarray(y, np.float32))
+
+    def choose(
+        self, mask: Array, chosen: Callable[[], tuple[Array, ...]], otherwise: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        """All of `chosen` if the mask is true anywhere."""
+        if not np.any(mask):
+            return otherwise
+        return tuple(self.where(mask, a, b) for a, b in zip(chosen(), otherwise, strict=True))
 
     @staticmethod
     def unsigned(x: Array) -> Array:

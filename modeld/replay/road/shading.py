@@ -9,6 +9,7 @@ the pixel's footprint there, so that pictures do not flicker.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from modeld.replay.road.maths import Array, Maths, clip01, mix, noise, overlap, ramp
 from modeld.replay.road.scene import LINES, VEHICLES, WALLS
@@ -47,10 +48,12 @@ class Ground:
     """Where rays meet the ground: distance ahead, position along and across the road.
 
     `across` is metres right of the middle of the lane the drive began in; `wide` and `long` are
-    the pixel's footprint across and along; `hit` is false for rays that meet no ground.
+    the pixel's footprint across and along; `hit` is false for rays that meet no ground, which
+    are `missed`.
     """
 
     hit: Array
+    missed: Array
     x: Array
     along: Array
     across: Array
@@ -61,15 +64,28 @@ class Ground:
 def shade(maths: Maths, p: Parameters, rays: Rays, detail: Detail = FULL) -> Colour:
     """Linear RGB along each ray, haze included, before the camera's own response."""
     ground = _meet_ground(maths, p, rays)
-    colour = _ground_colour(maths, p, ground, detail)
-    colour = _hazed(maths, p, colour, ground.x)
-    colour = _select(maths, ground.hit, colour, _sky(maths, p, rays, detail))
+    colour: Colour = maths.choose(
+        ground.missed, lambda: _sky(maths, p, rays, detail), (0.0, 0.0, 0.0)
+    )
+    colour = maths.choose(
+        ground.hit,
+        lambda: _hazed(maths, p, _ground_colour(maths, p, ground, detail), ground.x),
+        colour,
+    )
     if detail.walls:
         for index in range(WALLS):
-            colour = _wall(maths, p, rays, ground, colour, index)
+            colour = maths.choose(
+                p[f"wall{index}_top"] > 0,
+                partial(_wall, maths, p, rays, ground, colour, index),
+                colour,
+            )
     if detail.vehicles:
         for index in range(VEHICLES):
-            colour = _vehicle(maths, p, rays, ground, colour, index)
+            colour = maths.choose(
+                p[f"car{index}_on"] > 0,
+                partial(_vehicle, maths, p, rays, ground, colour, index),
+                colour,
+            )
     return colour
 
 
@@ -90,11 +106,12 @@ def _meet_ground(maths: Maths, p: Parameters, rays: Rays) -> Ground:
     square = fall * fall - 2 * p["crest"] * p["height"]
     root = maths.sqrt(maths.maximum(square, 1e-9))
     below = fall + root
-    hit = (square > 1e-9) & (below > 2 * p["height"] / FARTHEST)
+    reach = maths.where(square > 1e-9, below - 2 * p["height"] / FARTHEST, -1.0)
     x = 2 * p["height"] / maths.maximum(below, 2 * p["height"] / FARTHEST)
     y, slope = centre(p, x)
     across = (x * rays.n - y) / maths.sqrt(1 + slope * slope)
-    return Ground(hit, x, p["along"] + x, across, x * rays.pixel, x * rays.pixel / root)
+    hit, missed = reach > 0, reach < 1e-30
+    return Ground(hit, missed, x, p["along"] + x, across, x * rays.pixel, x * rays.pixel / root)
 
 
 def _grey(colour: Colour, factor: Array) -> Colour:
@@ -103,10 +120,6 @@ def _grey(colour: Colour, factor: Array) -> Colour:
 
 def _mixed(x: Colour, y: Colour, share: Array) -> Colour:
     return mix(x[0], y[0], share), mix(x[1], y[1], share), mix(x[2], y[2], share)
-
-
-def _select(maths: Maths, mask: Array, x: Colour, y: Colour) -> Colour:
-    return tuple(maths.where(mask, a, b) for a, b in zip(x, y, strict=True))
 
 
 def _named(p: Parameters, name: str) -> Colour:
@@ -120,7 +133,6 @@ def _hazed(maths: Maths, p: Parameters, colour: Colour, x: Array) -> Colour:
 def _ground_colour(maths: Maths, p: Parameters, g: Ground, detail: Detail) -> Colour:
     soft = g.wide + 0.05
     ragged = g.across
-    verge: Colour = _named(p, "verge")
     road: Colour = _named(p, "road")
     shoulder = maths.maximum(g.across - p["paved_right"], p["paved_left"] - g.across)
     if detail.textures:
@@ -128,7 +140,6 @@ def _ground_colour(maths: Maths, p: Parameters, g: Ground, detail: Detail) -> Co
         coarse = noise(maths, g.along * 0.7, g.across * 1.3, p["seed"] + 1)
         fade = 1 / (1 + 0.5 * g.long)
         ragged = g.across + (coarse - 0.5) * p["ragged"] * fade
-        verge = _verge(maths, p, g, coarse, fade)
         road = _grey(road, _wear(maths, p, g, broad, coarse, fade))
     tone = 1 + p["shoulder_tone"] * ramp(maths, shoulder, soft)
     road = _grey(road, tone)
@@ -138,10 +149,13 @@ def _ground_colour(maths: Maths, p: Parameters, g: Ground, detail: Detail) -> Co
     off = ramp(maths, maths.maximum(ragged - p["edge_right"], p["edge_left"] - ragged), soft)
     # Beyond the verge on one side there may be another carriageway.
     other = ramp(maths, (ragged - p["other"]) * p["other_side"], soft)
-    colour = _mixed(road, verge, off * (1 - other))
-    if detail.textures:
-        colour = _grey(colour, _shadows(maths, p, g))
-    return colour
+    grown = off * (1 - other)
+    if not detail.textures:
+        return _mixed(road, _named(p, "verge"), grown)
+    colour = maths.choose(
+        grown > 0, lambda: _mixed(road, _verge(maths, p, g, coarse, fade), grown), road
+    )
+    return _grey(colour, _shadows(maths, p, g))
 
 
 def _verge(maths: Maths, p: Parameters, g: Ground, coarse: Array, fade: Array) -> Colour:
@@ -161,7 +175,12 @@ def _wear(
     off = maths.maximum(lane - index - 0.5, 0.5 - (lane - index)) * p["lane_width"]
     track = (off - 0.8) * 2.5
     tone = 1 - p["tracks"] * maths.exp(-track * track)
-    tone = tone + p["lane_tone"] * (noise(maths, index, index * 0, p["seed"] + 3) - 0.5)
+    (lane_tone,) = maths.choose(
+        p["lane_tone"] > 0,
+        lambda: (noise(maths, index, index * 0, p["seed"] + 3) - 0.5,),
+        (0.0,),
+    )
+    tone = tone + p["lane_tone"] * lane_tone
     tone = tone + p["grain"] * (coarse - 0.5) * fade + p["blotch"] * (broad - 0.5)
     patch = ramp(maths, broad - 0.72, 0.04) * p["patches"]
     crack = maths.maximum(1 - 30 * maths.maximum(coarse - 0.5, 0.5 - coarse), 0.0) * fade
@@ -185,20 +204,11 @@ def _markings(maths: Maths, p: Parameters, g: Ground, detail: Detail) -> tuple[C
     share: Array = 0.0
     yellow: Array = 0.0
     for i in range(LINES):
-        away = g.across - p[f"line{i}_across"]
-        away = maths.maximum(away, -away) - p[f"line{i}_double"]
-        cover = overlap(maths, away, p[f"line{i}_half"], g.wide) * p[f"line{i}_paint"]
-        period = p[f"line{i}_period"]
-        beat = (g.along + p[f"line{i}_phase"]) / period
-        place = (beat - maths.floor(beat) - 0.5) * period
-        # A footprint longer than the period sees the average of paint and gap.
-        dash = overlap(maths, place, p[f"line{i}_dash"], maths.minimum(g.long, period) + 0.02)
-        cover = cover * dash
+        cover = maths.choose(p[f"line{i}_paint"] > 0, partial(_line, maths, p, g, i), (0.0,))[0]
         share = share + cover
         yellow = yellow + cover * p[f"line{i}_yellow"]
     if detail.textures:
-        worn = noise(maths, g.along * 2.3, g.across * 9.0, p["seed"] + 4)
-        share = share * (1 - p["worn"] * worn)
+        share = maths.choose(share > 0, partial(_worn, maths, p, g, share), (share,))[0]
     stop = overlap(maths, g.along - p["cross_line"], 0.2, g.long) * p["cross_paint"]
     share = maths.minimum(share + stop, 1.0)
     tint = maths.minimum(yellow / maths.maximum(share, 1e-3), 1.0)
@@ -206,24 +216,54 @@ def _markings(maths: Maths, p: Parameters, g: Ground, detail: Detail) -> tuple[C
     return paint, share
 
 
+def _line(maths: Maths, p: Parameters, g: Ground, i: int) -> tuple[Array]:
+    """How much of each pixel marking `i` covers."""
+    away = g.across - p[f"line{i}_across"]
+    away = maths.maximum(away, -away) - p[f"line{i}_double"]
+    cover = overlap(maths, away, p[f"line{i}_half"], g.wide) * p[f"line{i}_paint"]
+    period = p[f"line{i}_period"]
+    beat = (g.along + p[f"line{i}_phase"]) / period
+    place = (beat - maths.floor(beat) - 0.5) * period
+    # A footprint longer than the period sees the average of paint and gap.
+    dash = overlap(maths, place, p[f"line{i}_dash"], maths.minimum(g.long, period) + 0.02)
+    return (cover * dash,)
+
+
+def _worn(maths: Maths, p: Parameters, g: Ground, share: Array) -> tuple[Array]:
+    """What traffic has left of the paint."""
+    worn = noise(maths, g.along * 2.3, g.across * 9.0, p["seed"] + 4)
+    return (share * (1 - p["worn"] * worn),)
+
+
 def _shadows(maths: Maths, p: Parameters, g: Ground) -> Array:
     """Light left on the ground: tree shadows from one side, bridges, shadows under vehicles."""
+    (dark,) = maths.choose(p["leaf_gap"] < 2, partial(_leaves, maths, p, g), (0.0,))
+    bridge = overlap(maths, g.along - p["bridge"], p["bridge_half"], g.long + 0.5)
+    shade_ = maths.maximum(dark, bridge * p["bridge_depth"])
+    for i in range(VEHICLES):
+        (under,) = maths.choose(p[f"car{i}_on"] > 0, partial(_under, maths, p, g, i), (0.0,))
+        shade_ = maths.maximum(shade_, under)
+    return 1 - shade_
+
+
+def _leaves(maths: Maths, p: Parameters, g: Ground) -> tuple[Array]:
+    """Light that trees at the roadside take away."""
     leaves = noise(maths, g.along * p["leaf_rate"], g.across * 0.45, p["seed"] + 5)
     twigs = noise(maths, g.along * 2.1, g.across * 2.4, p["seed"] + 6)
     reach = ramp(maths, (p["leaf_reach"] - g.across) * p["leaf_side"], 3.0)
     dark = ramp(maths, leaves + 0.35 * twigs - p["leaf_gap"], 0.06 + 0.02 * g.wide) * reach
-    bridge = overlap(maths, g.along - p["bridge"], p["bridge_half"], g.long + 0.5)
-    shade_ = maths.maximum(dark * p["leaf_depth"], bridge * p["bridge_depth"])
-    for i in range(VEHICLES):
-        y, slope = p[f"car{i}_y"], p[f"car{i}_slope"]
-        y_here = (g.x - p[f"car{i}_x"]) * slope + y
-        road_y, _ = centre(p, g.x)
-        aside = g.across + road_y - y_here
-        under = overlap(maths, aside - p["sun_side"], p[f"car{i}_half"] + 0.1, g.wide + 0.3)
-        ahead = g.x - p[f"car{i}_x"] - 0.5 * p[f"car{i}_length"]
-        under = under * overlap(maths, ahead, 0.5 * p[f"car{i}_length"] + 0.4, g.long + 0.3)
-        shade_ = maths.maximum(shade_, under * 0.65 * p[f"car{i}_on"])
-    return 1 - shade_
+    return (dark * p["leaf_depth"],)
+
+
+def _under(maths: Maths, p: Parameters, g: Ground, i: int) -> tuple[Array]:
+    """Light that vehicle `i` takes away from the ground around it."""
+    y_here = (g.x - p[f"car{i}_x"]) * p[f"car{i}_slope"] + p[f"car{i}_y"]
+    road_y, _ = centre(p, g.x)
+    aside = g.across + road_y - y_here
+    under = overlap(maths, aside - p["sun_side"], p[f"car{i}_half"] + 0.1, g.wide + 0.3)
+    ahead = g.x - p[f"car{i}_x"] - 0.5 * p[f"car{i}_length"]
+    under = under * overlap(maths, ahead, 0.5 * p[f"car{i}_length"] + 0.4, g.long + 0.3)
+    return (under * 0.65 * p[f"car{i}_on"],)
 
 
 def _sky(maths: Maths, p: Parameters, rays: Rays, detail: Detail) -> Colour:
@@ -259,6 +299,12 @@ def _wall(maths: Maths, p: Parameters, rays: Rays, g: Ground, below: Colour, i: 
     rate = maths.maximum((rays.n - p["c1"] - x * (2 * p["c2"] + 3 * x * p["c3"])) * side, 1e-3)
     better = x - miss * side / rate
     x = maths.minimum(maths.maximum(better, 0.7 * x), 1.4 * x)
+    nearer = ahead & (x < maths.where(g.hit, g.x + 0.1, FARTHEST))
+    return maths.choose(nearer, partial(_wall_at, maths, p, rays, x, below, i), below)
+
+
+def _wall_at(maths: Maths, p: Parameters, rays: Rays, x: Array, below: Colour, i: int) -> Colour:
+    """Wall `i`, met x metres ahead, over what is `below`."""
     foot = ground_height(p, x, x * rays.n)
     high = foot - rays.m * x
     along = p["along"] + x
@@ -267,13 +313,12 @@ def _wall(maths: Maths, p: Parameters, rays: Rays, g: Ground, below: Colour, i: 
     top = p[f"wall{i}_top"] * (1 - p[f"wall{i}_rough"] * rough)
     soft = x * rays.pixel + 0.02 + 0.3 * p[f"wall{i}_rough"]
     share = ramp(maths, top - high, soft) * ramp(maths, high - p[f"wall{i}_bottom"], soft)
-    nearer = ahead & (x < maths.where(g.hit, g.x + 0.1, FARTHEST)) & (p[f"wall{i}_top"] > 0)
     near = 1 / (1 + 0.05 * x)
     tone = 0.75 + 0.25 * clip01(maths, high / maths.maximum(top, 0.1))
     tone = tone + (fine - 0.5) * (0.3 + p[f"wall{i}_rough"]) * near
     tone = tone + (rough - 0.5) * 0.7 * p[f"wall{i}_rough"]
     colour = _hazed(maths, p, _grey(_named(p, f"wall{i}"), tone), x)
-    return _mixed(below, colour, maths.where(nearer, share, 0.0))
+    return _mixed(below, colour, share)
 
 
 def _vehicle(maths: Maths, p: Parameters, rays: Rays, g: Ground, below: Colour, i: int) -> Colour:
@@ -289,20 +334,33 @@ def _vehicle(maths: Maths, p: Parameters, rays: Rays, g: Ground, below: Colour, 
     inside = (x > x0) & (x < x0 + length)
     x = maths.minimum(maths.maximum(x, _NEAREST), FARTHEST)
     high = (ground_height(p, x, x * rays.n) - rays.m * x) / tall
-    colour, share = _body(maths, p, i, (x - x0) / length * 2 - 1, high, x * rays.pixel / tall, 0.0)
-    colour = _hazed(maths, p, _grey(colour, 0.75), x)
-    below = _mixed(below, colour, maths.where(inside & (p[f"car{i}_on"] > 0), share, 0.0))
+    soft = x * rays.pixel / tall
+    side = inside & (high > -0.5 * soft) & (high < 1 + 0.5 * soft)
 
-    x0 = maths.maximum(x0, _NEAREST)
-    span = (rays.n * x0 - y0) / half
-    high = (ground_height(p, x0, x0 * rays.n) - rays.m * x0) / tall
-    soft = x0 * rays.pixel
-    colour, share = _body(maths, p, i, span, high, soft / tall, 1.0)
-    share = share * ramp(maths, 1 - maths.maximum(span, -span), soft / half)
-    # The end face of a vehicle beside or behind us is not in view.
-    ahead = maths.where(p[f"car{i}_x"] > _NEAREST, p[f"car{i}_on"], 0.0)
-    colour = _hazed(maths, p, colour, x0)
-    return _mixed(below, colour, share * ahead)
+    def with_side() -> Colour:
+        colour, share = _body(maths, p, i, (x - x0) / length * 2 - 1, high, soft, 0.0)
+        return _mixed(below, _hazed(maths, p, _grey(colour, 0.75), x), share)
+
+    return _vehicle_end(maths, p, rays, maths.choose(side, with_side, below), i)
+
+
+def _vehicle_end(maths: Maths, p: Parameters, rays: Rays, below: Colour, i: int) -> Colour:
+    """The end of vehicle `i` that is towards us; not in view when it is beside or behind us."""
+    half, tall = p[f"car{i}_half"], p[f"car{i}_tall"]
+    x = maths.maximum(p[f"car{i}_x"], _NEAREST)
+    span = (rays.n * x - p[f"car{i}_y"]) / half
+    off = maths.maximum(span, -span)
+    high = (ground_height(p, x, x * rays.n) - rays.m * x) / tall
+    soft = x * rays.pixel
+    seen = (off < 1 + 0.5 * soft / half) & (high > -0.5 * soft / tall)
+    seen = seen & (high < 1 + 0.5 * soft / tall) & (p[f"car{i}_x"] > _NEAREST)
+
+    def with_end() -> Colour:
+        colour, share = _body(maths, p, i, span, high, soft / tall, 1.0)
+        share = share * ramp(maths, 1 - off, soft / half) * p[f"car{i}_on"]
+        return _mixed(below, _hazed(maths, p, colour, x), share)
+
+    return maths.choose(seen, with_end, below)
 
 
 def _body(
