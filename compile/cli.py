@@ -139,14 +139,24 @@ def _parser() -> argparse.ArgumentParser:
     reference.add_argument("--size", choices=("small", "large"), default="small")
     reference.add_argument("--out", type=Path, required=True, metavar="X.onnx")
     reference.set_defaults(run=_reference)
-    train = commands.add_parser("train", help="train the digits network, or go on where it was")
+    _add_training(commands)
+    return parser
+
+
+def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    train = commands.add_parser("train", help="train a network, or go on where it was")
     train.add_argument("--config", type=Path, required=True, metavar="X.toml")
     train.add_argument(
         "--out", type=Path, metavar="DIR", help="the run's directory (default: out/NAME-OF-CONFIG)"
     )
     train.add_argument("--device", metavar="SELECTOR", help="OpenCL device, as for build")
+    train.add_argument(
+        "--start-from",
+        type=Path,
+        metavar="X.safetensors",
+        help="weights that a driving network begins with (default: seeded by the configuration)",
+    )
     train.set_defaults(run=_train)
-    return parser
 
 
 def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -321,7 +331,8 @@ def _write(path: Path, content: bytes) -> None:
 def _train(args: argparse.Namespace) -> int:
     from compile.training.command import run
 
-    return run(args.config, args.out or Path("out") / args.config.stem, args.device)
+    out = args.out or Path("out") / args.config.stem
+    return run(args.config, out, args.device, args.start_from)
 
 
 def _camera(text: str) -> Camera:

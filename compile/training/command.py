@@ -1,35 +1,70 @@
-"""`modeld-compile train`."""
+"""`modeld-compile train` and `modeld-compile evaluate`."""
 
 import sys
 from pathlib import Path
 
 from compile.device import use_device
-from compile.training.config import read_config
+from compile.training.config import DigitsConfig, read_config
+from compile.training.digits_trainer import DigitsTrainer
 from compile.training.display import TrainingDisplay
+from compile.training.driving.config import DrivingConfig
 from compile.training.loop import MODEL, train
-from compile.training.plots import plot_history
+from compile.training.plots import plot_run
+from modeld.errors import ModeldError
 from modeld.opencl import select_device
 
 PLOT = "training.png"
 
 
-def run(config: Path, out: Path, device: str | None) -> int:
+def run(config: Path, out: Path, device: str | None, start_from: Path | None) -> int:
     """Train as the TOML file `config` says in directory `out`; returns the exit status.
 
-    Raises ModeldError for wrong files and for a run in `out` that is another one.
+    `start_from` names weights that a driving network begins with. Raises ModeldError for wrong
+    files and for a run in `out` that is another one.
     """
     settings = read_config(config)
-    use_device(select_device(device))
     display = TrainingDisplay()
     try:
         with display:
-            trainer = train(settings, out, display)
+            if isinstance(settings, DrivingConfig):
+                _train_driving(settings, config.stem, out, device, start_from, display)
+            elif start_from is not None:
+                raise ModeldError("--start-from is for driving networks; digits begin from a seed")
+            else:
+                _train_digits(settings, config.stem, out, device, display)
     except KeyboardInterrupt:
         display.noted("interrupted; the same command goes on from the last checkpoint")
         return 130
-    steps, optimizer = settings.run.steps, settings.optimizer
-    title = f"{config.stem}: {steps} steps of {optimizer.kind} at {optimizer.rate:g}"
-    plot_history(trainer.history, title, out / PLOT)
-    accuracy = trainer.history.accuracies[steps]
-    sys.stdout.write(f"{accuracy:.1%} of the test digits recognized; {out / MODEL}\n")
     return 0
+
+
+def _train_digits(
+    settings: DigitsConfig, name: str, out: Path, device: str | None, display: TrainingDisplay
+) -> None:
+    use_device(select_device(device))
+    trainer = train(lambda: DigitsTrainer(settings), settings.run, out, display)
+    steps, optimizer = settings.run.steps, settings.optimizer
+    title = f"{name}: {steps} steps of {optimizer.kind} at {optimizer.rate:g}"
+    plot_run(trainer.panels(), title, out / PLOT)
+    sys.stdout.write(f"{trainer.accuracy:.1%} of the test digits recognized; {out / MODEL}\n")
+
+
+def _train_driving(
+    settings: DrivingConfig,
+    name: str,
+    out: Path,
+    device: str | None,
+    start_from: Path | None,
+    display: TrainingDisplay,
+) -> None:
+    # Imports much that digits do not need.
+    from compile.reference.weights import load
+    from compile.training.driving.trainer import DrivingTrainer
+
+    weights = None if start_from is None else load(start_from)
+    use_device(select_device(device))
+    trainer = train(lambda: DrivingTrainer(settings, weights), settings.run, out, display)
+    trainer.close()
+    title = f"{name}: {settings.steps} steps, {settings.network.size} network"
+    plot_run(trainer.panels(), title, out / PLOT)
+    sys.stdout.write(f"{out / MODEL}; modeld-compile evaluate {out} says how well it sees\n")

@@ -1,4 +1,4 @@
-"""The file that `modeld-compile train` reads: a run of the digits network, in TOML."""
+"""The file that `modeld-compile train` reads, in TOML; the tables of the digits network."""
 
 import dataclasses
 import tomllib
@@ -9,6 +9,7 @@ from pathlib import Path
 from tinygrad import Tensor
 from tinygrad.nn.optim import LAMB, LARS, SGD, Adam, AdamW, Muon, Optimizer
 
+from compile.training.driving.config import DrivingConfig
 from compile.training.records import from_document
 from compile.training.schedule import Schedule
 from modeld.errors import ModeldError
@@ -64,7 +65,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainConfig:
+class DigitsConfig:
     """All tables of the file; what is left out has the value here."""
 
     network: NetworkConfig = NetworkConfig()
@@ -94,15 +95,23 @@ class TrainConfig:
 _COUNTS = ("steps", "evaluate_every", "save_every", "keep")
 
 
-def read_config(path: Path) -> TrainConfig:
-    """The run described in a TOML file; ModeldError naming the field that is wrong."""
+def read_config(path: Path) -> DigitsConfig | DrivingConfig:
+    """The run described in a TOML file; ModeldError naming the field that is wrong.
+
+    `task` says what is trained; without it, digits.
+    """
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
         raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ModeldError(f"{path} is not TOML ({error})") from None
-    return from_document(TrainConfig, document, str(path))
+    task = document.pop("task", "digits")
+    if task not in ("digits", "driving"):
+        raise ModeldError(f"{path}: task is {task!r}; use digits or driving")
+    kind: type[DigitsConfig] | type[DrivingConfig]
+    kind = DrivingConfig if task == "driving" else DigitsConfig
+    return from_document(kind, document, str(path))
 
 
 def make_optimizer(config: OptimizerConfig, parameters: list[Tensor]) -> Optimizer:
@@ -132,22 +141,11 @@ _MAKERS: dict[str, Callable[[OptimizerConfig, list[Tensor]], Optimizer]] = {
 }
 
 
-def changed_fields(saved: dict[str, object], config: TrainConfig) -> list[str]:
-    """Fields of network and data that a run's record has otherwise than `config`, both named.
+def run_identity(config: DigitsConfig) -> dict[str, object]:
+    """The fields of network and data, by path: they decide every step.
 
     What the optimizer and the schedule were is compared with the checkpoint itself.
     """
-    here = run_identity(config)
-    names = sorted(here.keys() | saved.keys())
-    return [
-        f"{name} is {saved.get(name)} in the checkpoint, {here.get(name)} here"
-        for name in names
-        if saved.get(name) != here.get(name)
-    ]
-
-
-def run_identity(config: TrainConfig) -> dict[str, object]:
-    """The fields that decide every step besides the optimizer's, by path."""
     tables = (
         ("network", dataclasses.asdict(config.network)),
         ("data", dataclasses.asdict(config.data)),

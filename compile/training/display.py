@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class TrainingDisplay:
-    """A progress bar with loss and accuracy; where stderr is no terminal, a line for each event.
+    """A progress bar with loss and quality; where stderr is no terminal, a line for each event.
 
     Use it as a context manager: leaving it closes the bar.
     """
@@ -18,12 +18,12 @@ class TrainingDisplay:
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[loss]} {task.fields[accuracy]}"),
+            TextColumn("{task.fields[loss]} {task.fields[quality]}"),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None, loss="", accuracy="")
+        self._task = self._progress.add_task("", total=None, loss="", quality="")
         self._loss = 0.0
 
     def __enter__(self) -> "TrainingDisplay":
@@ -48,11 +48,11 @@ class TrainingDisplay:
         self._loss = loss
         self._progress.update(self._task, completed=step, loss=f"loss {loss:.3f}")
 
-    def evaluated(self, step: int, accuracy: float) -> None:
-        """Show the accuracy."""
-        self._progress.update(self._task, accuracy=f"accuracy {accuracy:.1%}")
+    def evaluated(self, step: int, quality: str) -> None:
+        """Show how good the network is."""
+        self._progress.update(self._task, quality=quality)
         if not self._console.is_terminal:
-            self._console.print(f"step {step}: loss {self._loss:.3f}, accuracy {accuracy:.1%}")
+            self._console.print(f"step {step}: loss {self._loss:.3f}, {quality}")
 
     def saved(self, path: Path) -> None:
         """Say so in a file; on a terminal the bar goes on."""

@@ -1,6 +1,6 @@
 """Whether a checkpoint fits a program, and if not what it has and what the program has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,17 @@ def require_match(saved: RunRecord, here: RunRecord) -> None:
             f"{listed}{more}; build the run as it was, or convert the checkpoint "
             "(compile.training.converters)"
         )
+
+
+def require_same_fields(saved: Mapping[str, object], here: Mapping[str, object]) -> None:
+    """ModeldError naming the fields of a run's configuration that the checkpoint has otherwise."""
+    found = [
+        str(Difference(name, saved.get(name), here.get(name)))
+        for name in sorted(here.keys() | saved.keys())
+        if saved.get(name) != here.get(name)
+    ]
+    if found:
+        raise ModeldError(f"{'; '.join(found)}; use the old value or another --out")
 
 
 def differences(saved: RunRecord, here: RunRecord) -> Iterator[Difference]:

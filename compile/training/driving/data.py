@@ -138,17 +138,18 @@ class BatchStream:
         self._depth = _AHEAD * workers
 
     def __iter__(self) -> Iterator[Batch]:
-        while True:
-            if self._pool is None:
-                yield make_batch(self._seed, self._next, *self._shape)
-                self._next += 1
-                continue
-            while len(self._waiting) < self._depth:
-                self._waiting.append(
-                    self._pool.submit(make_batch, self._seed, self._next, *self._shape)
-                )
-                self._next += 1
-            yield self._waiting.pop(0).result()
+        return self
+
+    def __next__(self) -> Batch:
+        if self._pool is None:
+            self._next += 1
+            return make_batch(self._seed, self._next - 1, *self._shape)
+        while len(self._waiting) < self._depth:
+            self._waiting.append(
+                self._pool.submit(make_batch, self._seed, self._next, *self._shape)
+            )
+            self._next += 1
+        return self._waiting.pop(0).result()
 
     def close(self) -> None:
         """End the worker processes."""

@@ -12,9 +12,9 @@ from compile.reference.heads import output_slices
 from compile.reference.topology import TOPOLOGIES
 from compile.reference.weights import Weights, check
 from compile.training.driving.data import Batch, make_batch
-from compile.training.driving.loop import watch
 from compile.training.driving.model import to_tensors
-from compile.training.driving.targets import NUMBERS, places
+from compile.training.driving.targets import NUMBERS, places, target_spans
+from compile.training.driving.trainer import watch
 from modeld.constants import T_IDXS, X_IDXS
 from modeld.files import write_atomic
 
@@ -140,8 +140,8 @@ def _pooled(collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]]) -> Metr
     weights = np.concatenate([b.weights.reshape(-1, b.weights.shape[-1]) for b, _, _ in collected])
     chances = np.concatenate([b.chances.reshape(-1, b.chances.shape[-1]) for b, _, _ in collected])
     said = {head: outputs[:, places(head)[0]] for head in NUMBERS}
-    true = {head: numbers[:, span] for head, span in _target_spans().items()}
-    weight = {head: weights[:, span] for head, span in _target_spans().items()}
+    true = {head: numbers[:, span] for head, span in target_spans().items()}
+    weight = {head: weights[:, span] for head, span in target_spans().items()}
     lines = {
         distance: _line_errors(
             said["lane_lines"], true["lane_lines"], weight["lane_lines"], distance
@@ -160,16 +160,6 @@ def _pooled(collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]]) -> Metr
         curvature=(said["action"][:, 0] / speed**2, true["action"][:, 0] / speed**2),
         samples=_samples(collected),
     )
-
-
-def _target_spans() -> dict[str, slice]:
-    """Where each head's numbers lie in a batch's `numbers`."""
-    spans, start = {}, 0
-    for head in NUMBERS:
-        mean, _ = places(head)
-        spans[head] = slice(start, start + mean.stop - mean.start)
-        start = spans[head].stop
-    return spans
 
 
 def _line_errors(said: Array, true: Array, weight: Array, distance: float) -> Array:

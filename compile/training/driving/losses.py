@@ -4,7 +4,15 @@ import numpy as np
 from tinygrad import Tensor
 
 from compile.reference.heads import output_slices
-from compile.training.driving.targets import CHANCES, CHOICES, NUMBERS, least_log_std, places
+from compile.training.driving.targets import (
+    CHANCES,
+    CHOICES,
+    NUMBERS,
+    least_log_std,
+    places,
+    target_spans,
+)
+from modeld.constants import X_IDXS
 
 _SLICES = output_slices()
 # Deviations above this are not believed; keeps exp() in range at the start.
@@ -32,6 +40,21 @@ def number_loss(outputs: Tensor, numbers: Tensor, weights: Tensor) -> Tensor:
     error = (means_of(outputs) - numbers).abs()
     loss = error * (-log_std).exp() * float(np.sqrt(2)) + (log_std - least)
     return (loss * weights).sum(-1).mean()
+
+
+def line_error(outputs: Tensor, numbers: Tensor, weights: Tensor, distance: float = 20.0) -> Tensor:
+    """Mean sideways error of painted lane lines `distance` metres ahead, a scalar in metres."""
+    span = target_spans()["lane_lines"]
+    said, true, known = (
+        x.reshape(*x.shape[:-1], 4, 33, 2)[..., 0]
+        for x in (outputs[..., places("lane_lines")[0]], numbers[..., span], weights[..., span])
+    )
+    index = int(np.searchsorted(X_IDXS, distance))
+    share = (distance - X_IDXS[index - 1]) / (X_IDXS[index] - X_IDXS[index - 1])
+    error = said - true
+    sideways = (error[..., index - 1] * (1 - share) + error[..., index] * share).abs()
+    counted = (known[..., index] > 0).float()
+    return (sideways * counted).sum() / counted.sum().maximum(1)
 
 
 def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:

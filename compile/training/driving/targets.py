@@ -41,6 +41,16 @@ CHANCE_WIDTH = sum(head.width for head in HEADS if head.name in CHANCES)
 CHOICE_WIDTH = sum(head.width for head in HEADS if head.name in CHOICES)
 
 
+def target_spans() -> dict[str, slice]:
+    """Where each head's numbers lie in a batch's `numbers`."""
+    spans, start = {}, 0
+    for head in NUMBERS:
+        mean, _ = places(head)
+        spans[head] = slice(start, start + mean.stop - mean.start)
+        start = spans[head].stop
+    return spans
+
+
 def least_log_std() -> Floats:
     """(NUMBER_WIDTH,): deviations below this are not rewarded further, a fiftieth of the scale."""
     _, prior = scale_and_prior()

@@ -14,13 +14,16 @@ from rich.console import Console
 
 from compile.cli import main
 from compile.training.checkpoint import load, locked
-from compile.training.config import TrainConfig, make_optimizer, read_config
+from compile.training.config import DigitsConfig, make_optimizer, read_config
+from compile.training.digits_trainer import DigitsTrainer
 from compile.training.display import TrainingDisplay
-from compile.training.loop import CHECKPOINTS, History, Trainer, train
-from compile.training.plots import plot_history
+from compile.training.history import History
+from compile.training.loop import CHECKPOINTS, train
+from compile.training.plots import Panel, plot_run
 from modeld.errors import ModeldError
 
 ROOT = Path(__file__).parents[3]
+PHASE = "task = 'driving'\n[[phases]]\nsequences = 1\nsteps_each = 1\nrate = 0.001\n"
 CONFIG = """
 [network]
 hidden = 8
@@ -57,6 +60,11 @@ def files(directory: Path) -> dict[str, bytes]:
     }
 
 
+def train_quietly(config: DigitsConfig, out: Path) -> None:
+    display = TrainingDisplay(Console(file=io.StringIO()))
+    train(lambda: DigitsTrainer(config), config.run, out, display)
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(config: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "compile", "train", "--config", str(config)]
     options = {"cwd": ROOT, "text": True, "stderr": subprocess.PIPE}
@@ -74,7 +82,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(config: Path, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert "training goes on after step " in done.stderr
 
-    train(read_config(config), tmp_path / "whole", TrainingDisplay(Console(file=io.StringIO())))
+    train_quietly(read_config(config), tmp_path / "whole")
     whole, resumed = files(tmp_path / "whole"), files(tmp_path / "killed")
     assert whole.keys() == resumed.keys()
     assert len(json.loads(whole["metrics.json"])["loss"]) == 9
@@ -83,17 +91,17 @@ def test_a_killed_run_goes_on_to_the_same_bits(config: Path, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainConfig, Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[DigitsConfig, Path]:
     """A finished run of a few steps."""
     directory = tmp_path_factory.mktemp("trained")
     (directory / "small.toml").write_text(CONFIG)
     settings = read_config(directory / "small.toml")
     settings = replace(settings, run=replace(settings.run, steps=3))
-    train(settings, directory / "run", TrainingDisplay(Console(file=io.StringIO())))
+    train_quietly(settings, directory / "run")
     return settings, directory / "run"
 
 
-def test_other_configurations_are_refused_by_both_sides(trained: tuple[TrainConfig, Path]) -> None:
+def test_other_configurations_are_refused_by_both_sides(trained: tuple[DigitsConfig, Path]) -> None:
     settings, out = trained
     (path,) = (out / CHECKPOINTS).iterdir()
     for changed, message in (
@@ -115,20 +123,20 @@ def test_other_configurations_are_refused_by_both_sides(trained: tuple[TrainConf
         ),
     ):
         with pytest.raises(ModeldError, match=message):
-            Trainer(changed).resume(load(path), History())
+            DigitsTrainer(changed).resume(load(path), History())
 
 
-def test_one_run_at_a_time_in_a_directory(trained: tuple[TrainConfig, Path]) -> None:
+def test_one_run_at_a_time_in_a_directory(trained: tuple[DigitsConfig, Path]) -> None:
     settings, out = trained
     with locked(out), pytest.raises(ModeldError, match="another process is writing to"):
-        train(settings, out, TrainingDisplay(Console(file=io.StringIO())))
+        train_quietly(settings, out)
 
 
-def test_missing_metrics_are_named(trained: tuple[TrainConfig, Path]) -> None:
+def test_missing_metrics_are_named(trained: tuple[DigitsConfig, Path]) -> None:
     settings, out = trained
     (out / "metrics.json").rename(out / "moved.json")
     with pytest.raises(ModeldError, match=r"metrics\.json cannot be read"):
-        train(settings, out, TrainingDisplay(Console(file=io.StringIO())))
+        train_quietly(settings, out)
     (out / "moved.json").rename(out / "metrics.json")
 
 
@@ -141,6 +149,13 @@ def test_missing_metrics_are_named(trained: tuple[TrainConfig, Path]) -> None:
         ("[optimizer]\nkind = 'Adagrad'", "optimizer.kind is 'Adagrad'; use one of SGD, LARS"),
         ("network = 3", "network is 3; it must be a table of fields"),
         ("[run", "is not TOML"),
+        ("task = 'chess'", "task is 'chess'; use digits or driving"),
+        ("task = 'driving'", "lacks phases"),
+        ("task = 'driving'\nphases = []", "phases are none; add a [[phases]] table"),
+        (f"{PHASE}steps = 0", "phases[0].steps is 0; use 1 or more"),
+        (f"{PHASE}steps = 1".replace("0.001", "-1"), "learning rate -1.0 is no rate"),
+        (f"{PHASE}steps = 1\n[network]\nsize = 'huge'", "network.size is 'huge'; use one of small"),
+        (f"{PHASE}steps = 1\n[optimizer]\nclip = 0", "optimizer.clip is 0.0; use a number above 0"),
     ],
 )
 def test_wrong_files_are_refused(
@@ -165,7 +180,7 @@ def test_wrong_files_are_refused(
 def test_wrong_optimizers_are_refused(optimizer: dict, message: str) -> None:
     from tinygrad import Tensor
 
-    config = replace(TrainConfig().optimizer, **optimizer)
+    config = replace(DigitsConfig().optimizer, **optimizer)
     with pytest.raises(ModeldError, match=message):
         make_optimizer(config, [Tensor.ones(2, 2)])
 
@@ -176,18 +191,19 @@ def test_an_interrupted_run_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(trainer: Trainer) -> float:
+    def interrupt(trainer: DigitsTrainer) -> float:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "train_step", interrupt)
+    monkeypatch.setattr(DigitsTrainer, "train_step", interrupt)
     assert main(["train", "--config", str(config), "--out", str(tmp_path / "run")]) == 130
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == ("note: interrupted; the same command goes on from the last checkpoint")
 
 
 def test_history_beyond_the_checkpoint_is_cut_off() -> None:
-    history = History([0.5, 0.25, 0.125], {1: 0.1, 3: 0.3})
-    assert History.from_json(history.to_json(), 2) == History([0.5, 0.25], {1: 0.1})
+    history = History({"loss": [0.5, 0.25, 0.125]}, {"accuracy": {1: 0.1, 3: 0.3}})
+    kept = History({"loss": [0.5, 0.25]}, {"accuracy": {1: 0.1}})
+    assert History.from_json(history.to_json(), 2) == kept
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
@@ -199,7 +215,7 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
             display.begun(0, 4, "a device")
             for step in range(1, 5):
                 display.stepped(step, 1 / step)
-            display.evaluated(4, 0.5)
+            display.evaluated(4, "accuracy 50.0%")
             display.saved(Path("run/step-00000004"))
         shown[terminal] = stream.getvalue()
     assert "4/4\x1b[0m loss 0.250 accuracy 50.0%" in shown[True]
@@ -211,5 +227,6 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
 
 
 def test_a_plot_of_little_is_still_a_plot(tmp_path: Path) -> None:
-    plot_history(History([1.0], {}), "one step", tmp_path / "one.png")
+    panels = (Panel.of_steps("Loss", "nat", [1.0]), Panel("Accuracy", "%", [], []))
+    plot_run(panels, "one step", tmp_path / "one.png")
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,215 @@
+"""Training the driving network: paint, see, compare, correct, all in one captured step."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+
+import numpy as np
+from safetensors.numpy import save
+from tinygrad import Context, Tensor, TinyJit, dtypes
+from tinygrad.dtype import DType
+from tinygrad.nn.optim import AdamW
+
+from compile.reference.graph import assemble
+from compile.reference.topology import Topology
+from compile.reference.weights import Weights, check, seeded
+from compile.training.driving.config import DrivingConfig, Phase
+from compile.training.driving.data import BatchStream
+from compile.training.driving.losses import chance_loss, choice_loss, line_error, number_loss
+from compile.training.driving.model import sequence_outputs, to_tensors, vision
+from compile.training.driving.world import HEIGHT, WIDTH, paint
+from compile.training.history import History
+from compile.training.loop import MODEL, WEIGHTS
+from compile.training.matching import require_same_fields
+from compile.training.optimizers import require_gradients
+from compile.training.plots import Panel
+from compile.training.schedule import Schedule
+from compile.training.snapshot import Snapshot, restore, start, take
+from compile.training.stepping import whole_step
+from modeld.errors import ModeldError
+
+_BETAS = (0.9, 0.98)
+# What a step measures, in this order: the loss, its three parts, metres beside the lane lines.
+_MEASURED = ("loss", "numbers", "chances", "choices", "line_error")
+# Where in the data a checkpoint is, and whether the run began with given weights.
+_CONFIG, _STARTED_FROM = "config", "started_from"
+
+
+def watch(
+    weights: Mapping[str, Tensor],
+    topology: Topology,
+    scenes: Tensor,
+    cameras: Tensor,
+    desires: Tensor,
+    traffic: Tensor,
+    action_t: Tensor,
+    compute: DType = dtypes.float32,
+) -> tuple[Tensor, Tensor]:
+    """Outputs (S, T, 2066) on a batch's drives, and its images (S, T + 1, 2, 6, 128, 256)."""
+    sequences, steps = desires.shape[:2]
+    images = paint(scenes, cameras).detach().reshape(sequences, steps + 1, 2, 6, HEIGHT, WIDTH)
+    pairs = images[:, :-1].cat(images[:, 1:], dim=3).contiguous()
+    pairs = pairs.reshape(sequences * steps, 2, 12, HEIGHT, WIDTH)
+    features = vision(weights, topology, pairs[:, 0], pairs[:, 1], compute)
+    features = features.reshape(sequences, steps, -1)
+    outputs = sequence_outputs(weights, topology, features, desires, traffic, action_t)
+    return outputs, images
+
+
+class DrivingTrainer:
+    """A run: weights, optimizer, drives, and the step as captured kernels, anew for each phase."""
+
+    def __init__(self, config: DrivingConfig, weights: Weights | None = None) -> None:
+        """Begin with `weights`, or with those that the configuration seeds.
+
+        Raises ModeldError when the weights are of another size.
+        """
+        self.config, self.topology = config, config.topology
+        self._started_from = None if weights is None else sha256(save(dict(weights))).hexdigest()
+        if weights is not None:
+            check(weights, self.topology)
+        arrays = seeded(self.topology, config.run.seed) if weights is None else weights
+        self.weights = to_tensors(arrays)
+        self.optimizer = AdamW(
+            list(self.weights.values()),
+            lr=0.0,
+            b1=_BETAS[0],
+            b2=_BETAS[1],
+            weight_decay=config.optimizer.weight_decay,
+            fused=False,
+        )
+        start(self.weights, self.optimizer)
+        self.step, self.history = 0, History()
+        self._compute = getattr(dtypes, config.network.compute)
+        self._phase: Phase | None = None
+        self._captured: Callable[..., Tensor]
+        self._stream: BatchStream
+
+    @property
+    def steps(self) -> int:
+        """How long the run is."""
+        return self.config.steps
+
+    def train_step(self) -> float:
+        """Take one step; returns the loss of its batch before the step."""
+        _, phase, first = self.config.phase_at(self.step)
+        if phase is not self._phase:
+            self._enter(phase)
+        arrays = next(self._stream).arrays().values()
+        inputs = [Tensor(array).realize() for array in arrays]
+        rate = Tensor([phase.schedule.rate_at(self.step - first)], dtype=dtypes.float32).realize()
+        with Context(TRAINING=1), whole_step(self.optimizer):
+            values = self._captured(*inputs, rate).numpy()
+        if not np.isfinite(values).all():
+            raise ModeldError(
+                f"the loss became {values[0]} in step {self.step + 1}; "
+                "go on from the last checkpoint with a lower rate in a phase of its own"
+            )
+        self.step += 1
+        self.history.add(**dict(zip(_MEASURED, map(float, values), strict=True)))
+        return float(values[0])
+
+    def evaluate(self) -> str:
+        """How far the lane lines of the last batches are off: no drive was seen before."""
+        errors = self.history.steps["line_error"][-self.config.run.evaluate_every :]
+        return f"lane lines {np.mean(errors):.2f} m off at 20 m"
+
+    def snapshot(self) -> Snapshot:
+        """The run as it is."""
+        position = {
+            _CONFIG: self.config.identity(self.step),
+            _STARTED_FROM: self._started_from,
+        }
+        return take(
+            self.weights,
+            self.optimizer,
+            step=self.step,
+            schedule=self._schedule(self.step),
+            position=position,
+        )
+
+    def resume(self, snapshot: Snapshot, history: History) -> None:
+        """Go on from a snapshot; ModeldError naming both sides when it is of another run."""
+        position, step = snapshot.record.position, snapshot.record.step
+        require_same_fields(position.get(_CONFIG, {}), self.config.identity(step))
+        began = position.get(_STARTED_FROM)
+        # The same command goes on; a command without the weights does, too.
+        if self._started_from not in (None, began):
+            require_same_fields({"--start-from": began}, {"--start-from": self._started_from})
+        restore(snapshot, self.weights, self.optimizer, schedule=self._schedule(step))
+        self.step, self.history, self._started_from = step, history, began
+
+    def results(self) -> Mapping[str, bytes]:
+        """Weights, and the network as ONNX."""
+        arrays = {name: tensor.numpy() for name, tensor in self.weights.items()}
+        weights = save(arrays)
+        label = f"trained/{self.topology.name}/{sha256(weights).hexdigest()[:12]}"
+        model = assemble(self.topology, arrays, label)
+        return {WEIGHTS: weights, MODEL: model.SerializeToString(deterministic=True)}
+
+    def panels(self) -> tuple[Panel, Panel]:
+        """Loss and lane line error, to be drawn."""
+        curves = self.history.steps
+        return (
+            Panel.of_steps("Loss", "negative log likelihood (nat)", curves["loss"]),
+            Panel.of_steps("Lane lines at 20 m", "mean error (m)", curves["line_error"]),
+        )
+
+    def close(self) -> None:
+        """End the processes that make batches."""
+        if self._phase is not None:
+            self._stream.close()
+
+    def _schedule(self, step: int) -> Schedule:
+        """The schedule of the phase of the last of `step` steps."""
+        _, phase, _ = self.config.phase_at(max(0, step - 1))
+        return phase.schedule
+
+    def _enter(self, phase: Phase) -> None:
+        self.close()
+        data = self.config.data
+        shape = (phase.sequences, phase.steps_each)
+        self._stream = BatchStream(data.seed, self.step, *shape, data.workers)
+        self._captured = TinyJit(self._training_step)
+        self._phase = phase
+
+    def _training_step(
+        self,
+        scenes: Tensor,
+        cameras: Tensor,
+        desires: Tensor,
+        traffic: Tensor,
+        action_t: Tensor,
+        numbers: Tensor,
+        weights: Tensor,
+        chances: Tensor,
+        choices: Tensor,
+        rate: Tensor,
+    ) -> Tensor:
+        inputs = (scenes, cameras, desires, traffic, action_t)
+        outputs, _ = watch(self.weights, self.topology, *inputs, compute=self._compute)
+        parts = (
+            number_loss(outputs, numbers, weights),
+            chance_loss(outputs, chances),
+            choice_loss(outputs, choices),
+        )
+        loss = parts[0] + parts[1] + parts[2]
+        self.optimizer.zero_grad()
+        loss.backward()
+        require_gradients(self.optimizer, self.weights)
+        self._clip_gradients()
+        # In place: the rate belongs to the state that is saved.
+        self.optimizer.lr.assign(rate)
+        measured = loss.stack(*parts, line_error(outputs, numbers, weights))
+        Tensor.realize(measured, self.optimizer.lr, *self.optimizer.schedule_step())
+        return measured
+
+    def _clip_gradients(self) -> None:
+        """Scale all gradients so that together they are not longer than `clip`."""
+        gradients = [parameter.grad for parameter in self.optimizer.params]
+        squares = gradients[0].square().sum()
+        for gradient in gradients[1:]:
+            squares = squares + gradient.square().sum()
+        clip = self.config.optimizer.clip
+        factor = (clip / (squares.sqrt() + 1e-6)).minimum(1.0).contiguous()
+        for parameter in self.optimizer.params:
+            parameter.grad = parameter.grad * factor
