@@ -15,6 +15,7 @@ from compile.reference.heads import HEADS, basis, scale_and_prior
 from compile.reference.topology import (
     FEATURE,
     FEATURE_STEPS,
+    IMAGE_CHANNELS,
     PIXEL_MEAN,
     PIXEL_SCALE,
     STEPS,
@@ -23,6 +24,7 @@ from compile.reference.topology import (
     stem_layers,
     trunk_layers,
 )
+from compile.training.driving.kernels.layers import LANES, depthwise, pointwise, stem
 
 TensorWeights = Mapping[str, Tensor]
 
@@ -60,6 +62,44 @@ def _convolution(
     if layer.residual:
         out = made[layer.residual] + out
     return out.relu() if layer.relu else out
+
+
+def watched(
+    weights: TensorWeights, topology: Topology, images: Tensor, compute: DType = dtypes.float32
+) -> Tensor:
+    """Features (S, T, 512) of each frame of images (S, T + 1, 2, 6, 128, 256) and the one before.
+
+    On OpenCL the layers are our own kernels, on other devices tinygrad's.
+    """
+    sequences, steps = images.shape[0], images.shape[1] - 1
+    if str(images.device).startswith("CL") and fits(topology) and compute == dtypes.float32:
+        features = _vision_by_kernels(weights, topology, images)
+    else:
+        pairs = images[:, :-1].cat(images[:, 1:], dim=3).contiguous()
+        pairs = pairs.reshape(sequences * steps, 2, 2 * IMAGE_CHANNELS, *images.shape[-2:])
+        features = vision(weights, topology, pairs[:, 0], pairs[:, 1], compute)
+    return features.reshape(sequences, steps, FEATURE)
+
+
+def fits(topology: Topology) -> bool:
+    """Whether our kernels can train it: they work on whole vectors of channels."""
+    return all(width % LANES == 0 for width in (topology.stem, *topology.widths))
+
+
+def _vision_by_kernels(weights: TensorWeights, topology: Topology, images: Tensor) -> Tensor:
+    """`vision` on maps (N, H, W, C)."""
+    names = [layer.name for layer in stem_layers(topology)]
+    sides = ([weights[f"{name}.{side}"] for name in names] for side in ("weight", "bias"))
+    made = {"stem": stem(images, *sides)}
+    for layer in trunk_layers(topology):
+        weight, bias = (weights[f"{layer.name}.{side}"] for side in ("weight", "bias"))
+        source = made[layer.source]
+        if layer.depthwise:
+            made[layer.name] = depthwise(source, weight, bias, layer.stride)
+        else:
+            made[layer.name] = pointwise(source, weight, bias, made.get(layer.residual))
+    maps = [made[name].permute(0, 3, 1, 2).flatten(1) for name in ("neck_3", "neck_4")]
+    return _dense(weights, "feature", maps[0].cat(maps[1], dim=1))
 
 
 def _dense(weights: TensorWeights, name: str, source: Tensor) -> Tensor:
