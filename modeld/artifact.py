@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from modeld.errors import ArtifactRefusedError, ModeldError
+from modeld.files import cannot_read
 from modeld.manifest import (
     KERNELS_DIRECTORY,
     MANIFEST_FILE,
@@ -95,8 +96,7 @@ def open_artifact(path: str | os.PathLike[str], pin: str | None = None) -> Artif
     try:
         return _open_artifact(directory, pin)
     except OSError as error:
-        message = f"{directory} cannot be read ({error.strerror})"
-        raise refused(Reason.UNREADABLE, message) from None
+        raise refused(Reason.UNREADABLE, str(cannot_read(directory, error))) from None
 
 
 def _open_artifact(directory: Path, pin: str | None) -> Artifact:

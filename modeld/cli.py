@@ -2,9 +2,13 @@
 
 import argparse
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
 
+from modeld.commands.signals import StoppedError, raising_on_signals
 from modeld.errors import ModeldError
 
 # name -> the line shown by --help; modules are imported only when they are asked for, so that a
@@ -19,31 +23,56 @@ COMMANDS = {
     "rig": "measure the latency budget",
 }
 
+# Module -> the extra that has its package; all others that can be missing are replay's.
+_EXTRAS = {"cryptography": "sign"}
+_REQUIRED = ("numpy", "pyopencl", "zmq", "capnp", "safetensors")
+_BROKEN_PIPE = 141
+
+
+class UsageError(ModeldError):
+    """A command line that cannot be understood."""
+
+    exit_code = 2
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit status. User errors are one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return run_guarded("modeld", partial(_run, arguments))
+
+
+def run_guarded(program: str, action: Callable[[], int]) -> int:
+    """The action's exit status; what users can cause or cure becomes one line on stderr."""
     try:
-        args = _parse(arguments)
-        return int(importlib.import_module(f"modeld.commands.{args.command}").run(args))
+        with raising_on_signals():
+            return action()
     except ModeldError as error:
-        print(f"modeld: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("modeld"):
+        return _tell(program, f"error: {error}", error.exit_code)
+    except StoppedError as stopped:
+        return _tell(program, str(stopped), stopped.exit_code)
+    except ImportError as error:
+        stopped_importing = _stopped(error)
+        if stopped_importing is not None:
+            return _tell(program, str(stopped_importing), stopped_importing.exit_code)
+        package = (error.name or "modeld").partition(".")[0]
+        if package in ("modeld", "msgschema", "compile"):
             raise
-        print(
-            f"modeld: error: `modeld {arguments[0]}` needs the package {error.name}; "
-            "install modeld[replay,rig]",
-            file=sys.stderr,
-        )
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        return _tell(program, f"error: {_missing(package, error)}", 1)
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); what is left in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without all flags around it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _Parser(
         prog="modeld", description="On-device inference daemon for camera-driven vehicles."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -52,4 +81,25 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             importlib.import_module(f"modeld.commands.{name}").add_arguments(command)
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    return int(importlib.import_module(f"modeld.commands.{args.command}").run(args))
+
+
+def _missing(package: str, error: ImportError) -> str:
+    reason = str(error).partition("\n")[0]
+    if package in _REQUIRED or not isinstance(error, ModuleNotFoundError):
+        return f"the package {package} cannot be loaded ({reason}); install modeld again"
+    extra = _EXTRAS.get(package, "replay")
+    return f"this needs the package {package}; install it with `pip install 'modeld[{extra}]'`"
+
+
+def _stopped(error: BaseException | None) -> StoppedError | None:
+    """What interrupted an import: some packages turn that into an error of their own."""
+    while error is not None and not isinstance(error, StoppedError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _tell(program: str, line: str, exit_code: int) -> int:
+    print(f"{program}: {line}", file=sys.stderr)
+    return exit_code

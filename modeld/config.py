@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 from modeld.realtime import RealtimeConfig
 
 
@@ -48,9 +49,9 @@ def load_config(path: Path) -> Config:
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
-        raise ModeldError(f"configuration {path} cannot be read ({error.strerror})") from None
+        raise cannot_read(f"configuration {path}", error) from None
     except ValueError as error:  # no UTF-8, or no TOML
-        raise ModeldError(f"configuration {path} is not TOML ({error})") from None
+        raise ModeldError(f"configuration {path} is not TOML ({error}); correct the file") from None
     try:
         return typing.cast(Config, _table(Config, document, ""))
     except _KeyFault as fault:

@@ -2,32 +2,81 @@
 
 import errno
 import os
+import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from modeld.errors import ModeldError
+
+# Answers of file systems, and of systems without /proc, that know no files without names.
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+
+
+# What a user can do about a file that cannot be opened.
+_REMEDIES = {
+    errno.ENOENT: "check the name and its folder",
+    errno.ENOTDIR: "check the name and its folder",
+    errno.EISDIR: "name a file",
+    errno.EACCES: "check its permissions and its folder's",
+    errno.EPERM: "check its permissions and its folder's",
+    errno.EROFS: "name a place on another disk",
+    errno.ENOSPC: "make room, or name a place on another disk",
+    errno.EDQUOT: "make room, or name a place on another disk",
+}
+
+
+def cannot_read(path: Path | str, error: OSError) -> ModeldError:
+    """The failure to read a file as users see it: which one, why, what to do."""
+    return ModeldError(_failure(path, "read", error))
+
+
+def cannot_write(path: Path | str, error: OSError) -> ModeldError:
+    """The failure to write a file as users see it: which one, why, what to do."""
+    return ModeldError(_failure(path, "written", error))
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raise ModeldError, before any work is done, when one of these could not be written after."""
+    for path in paths:
+        if path is None:
+            continue
+        with translated_writing(path):
+            descriptor, _, discard = _open_temporary(path)
+            os.close(descriptor)
+            discard()
+
+
+@contextmanager
+def translated_writing(path: Path) -> Iterator[None]:
+    """Turns OSError, in a block that does nothing but write to `path`, into ModeldError."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file that becomes `path`, synced, when the block ends, and vanishes if it fails.
 
+    Until then it has no name, so that nothing is left even of a process that is killed. Where
+    the file system knows no such files (NFS, FAT), it has a hidden one beside `path`.
     Raises OSError as the file system gives it.
     """
-    if path.is_dir():  # found out now, not when the work is done
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, publish, discard = _open_temporary(path)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with os.fdopen(descriptor, "w+b") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-            # mkstemp makes private files; results are for others to read, so follow the umask.
+            # Temporary files are private; results are for others to read, so follow the umask.
             os.fchmod(stream.fileno(), 0o666 & ~_umask())
-        Path(temporary).replace(path)
+            os.fsync(stream.fileno())
+            publish()
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        discard()
         raise
 
 
@@ -35,6 +84,58 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write `content` to `path`; see `open_atomic`."""
     with open_atomic(path) as stream:
         stream.write(content)
+
+
+def _failure(path: Path | str, done: str, error: OSError) -> str:
+    remedy = _REMEDIES.get(error.errno or 0, "name another file")
+    return f"{path} cannot be {done} ({error.strerror or error}); {remedy}"
+
+
+_Opened = tuple[int, Callable[[], object], Callable[[], object]]
+
+
+def _open_temporary(path: Path) -> _Opened:
+    """A descriptor, and what gives it the name `path` and what gives it up."""
+    if path.is_dir():  # found out now, not when the work is done
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return _nameless(path) or _hidden(path)
+
+
+def _nameless(path: Path) -> _Opened | None:
+    """As `_open_temporary`, with a file that has no name yet; None where that is not possible."""
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in _NO_NAMELESS and path.parent.is_dir():
+            return None
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    if not Path(f"/proc/self/fd/{descriptor}").exists():
+        os.close(descriptor)
+        return None
+    return descriptor, lambda: _name(descriptor, path), lambda: None
+
+
+def _name(descriptor: int, path: Path) -> None:
+    # A link cannot replace a file, so the name is one of its own for a moment.
+    beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Only with a folder does Python follow the link that /proc is.
+        os.link(f"/proc/self/fd/{descriptor}", beside, src_dir_fd=folder, follow_symlinks=True)
+        try:
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(folder)
+
+
+def _hidden(path: Path) -> _Opened:
+    """As `_open_temporary`, with a hidden name."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    return descriptor, lambda: temporary.replace(path), lambda: temporary.unlink(missing_ok=True)
 
 
 def _umask() -> int:

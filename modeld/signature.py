@@ -16,6 +16,7 @@ from pathlib import Path
 
 from modeld.artifact import Artifact, read_signature, refused
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 from modeld.verdict import Reason
 
 # Keeps a signature made for an artifact from being valid for anything else.
@@ -47,7 +48,7 @@ def load_public_key(path: Path) -> PublicKey:
         prefix, key_id, text = path.read_text().strip().split(":")
         key = PublicKey(base64.b64decode(text, validate=True))
     except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
+        raise cannot_read(path, error) from None
     except (ValueError, binascii.Error):
         raise ModeldError(f"{path} is no public key; make one with modeld-compile keygen") from None
     if prefix != PUBLIC_PREFIX or len(key.raw) != 32 or key_id != key.key_id:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toy_artifact import KERNEL, SIZE, WEIGHT, write_toy
 
-from modeld import Executor, open_artifact
+from modeld import Executor, files, open_artifact
 from modeld.opencl import describe_device, select_device
 from modeld.program_cache import LEFTOVER, ProgramCache, program_key
 
@@ -143,11 +142,11 @@ def test_full_disk_costs_the_entry_and_leaves_nothing(tmp_path: Path) -> None:
 def test_start_succeeds_where_nothing_can_be_written(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
-    def refuse(**_: object) -> None:
+    def refuse(_: Path) -> None:
         number = getattr(errno, error)
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(files, "_nameless", refuse)
     executor = Executor(open_artifact(toy), cache=ProgramCache(tmp_path / "cache"))
     outputs = executor.run("run_model", {"x": np.ones(SIZE, np.float32)})
     executor.keep_programs()

@@ -9,6 +9,12 @@ import numpy.typing as npt
 from safetensors.numpy import load
 
 from modeld.commands import options
+from modeld.commands.signals import (
+    Stop,
+    StoppedError,
+    finishing_on_signals,
+    tell_stopped,
+)
 from modeld.errors import ModeldError
 from modeld.executor import Executor, KernelTime
 from modeld.manifest import REFERENCE_FILE, Call
@@ -44,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
     executor.keep_programs()
     seed = artifact.manifest.reference.seeds[0]
     inputs = named(load(artifact.read(REFERENCE_FILE)), f"{seed}/input/")
-    wall, kernels = _measure(executor, inputs, args.warmup, args.runs)
+    with finishing_on_signals() as stop:
+        wall, kernels = _measure(executor, inputs, args.warmup, args.runs, stop)
+    if not wall.size:
+        raise StoppedError(stop.number)
     print(f"{artifact.manifest.name} on {executor.info.device}")
     print(f"run_model, {wall.size} runs after {args.warmup} warm-ups, milliseconds:")
     print(_percentiles("wall", wall))
@@ -53,14 +62,20 @@ def run(args: argparse.Namespace) -> int:
         print(_percentiles("kernels", device_time))
         print(_percentiles("the rest", wall - device_time))
         print(_kernel_table(kernels))
-    return 0
+    return tell_stopped(stop, f"after {wall.size} of {args.runs} runs")
 
 
 def _measure(
-    executor: Executor, inputs: dict[str, npt.NDArray[np.generic]], warmup: int, runs: int
+    executor: Executor,
+    inputs: dict[str, npt.NDArray[np.generic]],
+    warmup: int,
+    runs: int,
+    stop: Stop,
 ) -> tuple[npt.NDArray[np.float64], list[list[KernelTime]]]:
     wall, kernels = [], []
     for turn in range(warmup + runs):
+        if stop.is_set():
+            break
         start = time.perf_counter_ns()
         executor.run("run_model", inputs)
         elapsed = time.perf_counter_ns() - start

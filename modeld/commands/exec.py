@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save
 from modeld.commands import options
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.files import write_atomic
+from modeld.files import cannot_read, check_writable, translated_writing, write_atomic
 from modeld.opencl import select_device
 
 
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run once; state inputs in the file are the initial state, next states come out with it."""
     arrays = load_arrays(args.inputs)
+    check_writable(args.out)
     artifact = options.open_trusted(args)
     pairs = artifact.manifest.contract.state
     state = {pair.input: arrays.pop(pair.input) for pair in pairs if pair.input in arrays}
@@ -39,10 +40,8 @@ def run(args: argparse.Namespace) -> int:
     executor.keep_programs()
     following = executor.state()
     outputs |= {pair.output: following[pair.input] for pair in pairs}
-    try:
+    with translated_writing(args.out):
         write_atomic(args.out, save({k: np.ascontiguousarray(v) for k, v in outputs.items()}))
-    except OSError as error:
-        raise ModeldError(f"{args.out} cannot be written ({error.strerror})") from None
     for name, array in sorted(outputs.items()):
         print(f"{name} {array.dtype}{list(array.shape)}")
     return 0
@@ -53,6 +52,8 @@ def load_arrays(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     try:
         return dict(load_file(path))
     except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror or error})") from None
+        raise cannot_read(path, error) from None
     except safetensors.SafetensorError as error:
-        raise ModeldError(f"{path} is no safetensors file ({error})") from None
+        raise ModeldError(
+            f"{path} is no safetensors file ({error}); write the arrays with safetensors.numpy"
+        ) from None

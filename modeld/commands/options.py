@@ -7,6 +7,7 @@ from pathlib import Path
 
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 from modeld.program_cache import ProgramCache
 from modeld.signature import load_public_key, require_signature
 from modeld.verdict import DEGRADING
@@ -74,8 +75,10 @@ def read_pin(args: argparse.Namespace) -> str | None:
         raise ModeldError("--pin and --pin-file are both given; use one")
     try:
         words = args.pin_file.read_text().split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModeldError(f"{args.pin_file} cannot be read ({error})") from None
+    except OSError as error:
+        raise cannot_read(args.pin_file, error) from None
+    except UnicodeDecodeError:
+        words = []
     if not words or not words[0].startswith("sha256:"):
         raise ModeldError(f"{args.pin_file} does not begin with sha256:…; write the pin into it")
     return str(words[0])

@@ -19,7 +19,7 @@ from modeld.commands import options
 from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import translated_writing, write_atomic
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
 from modeld.replay.plots import plot_latency
@@ -134,10 +134,8 @@ def _write_files(args: argparse.Namespace, measurement: Measurement) -> None:
     contents = ((args.csv, to_csv(rows, samples)), (args.trace, to_trace(rows)))
     for path, content in contents:
         if path is not None:
-            try:
+            with translated_writing(path):
                 write_atomic(path, content.encode())
-            except OSError as error:
-                raise ModeldError(f"{path} cannot be written ({error.strerror})") from None
 
 
 @contextmanager

@@ -1,12 +1,84 @@
-"""Ending a command from outside."""
+"""Ending a command from outside: by Ctrl-C, by a service manager, by a terminal that closes."""
 
 import signal
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A process that a signal ended has this and the signal's number as its exit status.
+_EXIT_BASE = 128
+
+
+class StoppedError(KeyboardInterrupt):
+    """The process was asked to end; raised wherever it is, so that everything is cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = _EXIT_BASE + number
+
+
+class Stop(threading.Event):
+    """Set by the first signal, whose number is then in `number`."""
+
+    number = 0
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set, instead of ending the process."""
+    """An event that SIGTERM and SIGINT set for the rest of the process's life."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+@contextmanager
+def raising_on_signals() -> Iterator[None]:
+    """Within the block a signal raises StoppedError in the main thread."""
+    with _handled(_raise):
+        yield
+
+
+@contextmanager
+def finishing_on_signals() -> Iterator[Stop]:
+    """Within the block the first signal sets the event given; a second one raises StoppedError."""
+    stop = Stop()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            _raise(number, frame)
+        stop.number = number
+        stop.set()
+
+    with _handled(handle):
+        yield stop
+
+
+def tell_stopped(stop: Stop, where: str) -> int:
+    """The exit status of work that `stop` may have cut short; `where` says on stderr how far."""
+    if not stop.is_set():
+        return 0
+    stopped = StoppedError(stop.number)
+    print(f"modeld: {stopped} {where}", file=sys.stderr)
+    return stopped.exit_code
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no place to handle signals, and none where they arrive
+        return
+    # What the caller ignores stays ignored: that is how nohup works.
+    numbers = [n for n in _NUMBERS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise StoppedError(number)

@@ -24,6 +24,7 @@ from modeld.clock import SystemClock
 from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
+from modeld.files import translated_writing
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
 from modeld.replay.movie import MovieWriter
@@ -60,10 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(args: argparse.Namespace, console: Console) -> None:
-    try:
+    with translated_writing(args.out):
         args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ModeldError(f"{args.out} cannot be made ({error.strerror})") from None
     artifact = args.artifact or _build(args.out, console)
     clip = args.clip or _paint(args.out, console)
     answers: dict[int, Any] = {}

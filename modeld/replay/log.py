@@ -17,7 +17,7 @@ import capnp
 
 import msgschema
 from modeld.errors import ModeldError
-from modeld.files import open_atomic
+from modeld.files import cannot_read, open_atomic, translated_writing
 from modeld.messaging.events import TRAVERSAL_LIMIT_WORDS
 from modeld.messaging.validate import MAX_SEGMENTS
 from modeld.replay.compression import DamageError, compressor, decompressed
@@ -86,15 +86,13 @@ class LogWriter:
         if self._file is None:
             raise ValueError(f"the log {self._path} is not open; use it in a with block")
         data = event if isinstance(event, bytes) else event.to_bytes()
-        self._file.write(self._compressor.compress(data))
+        with translated_writing(self._path):
+            self._file.write(self._compressor.compress(data))
 
     def __enter__(self) -> Self:
-        try:
+        with translated_writing(self._path):
             self._file = self._stack.enter_context(open_atomic(self._path))
-        except OSError as error:
-            raise ModeldError(
-                f"cannot write the log {self._path} ({error.strerror}); choose another place"
-            ) from None
+            self._stack.push(self._finish)
         return self
 
     def __exit__(
@@ -103,10 +101,14 @@ class LogWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        with translated_writing(self._path):
+            self._stack.__exit__(kind, error, trace)
+
+    def _finish(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Complete the stream before its file, which is given up when the block failed."""
         if kind is None and self._file is not None:
             self._file.write(self._compressor.flush())
         self._file = None
-        self._stack.__exit__(kind, error, trace)
 
 
 def _blocks(path: Path) -> Iterator[tuple[bytes, list[int]]]:
@@ -151,7 +153,7 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise ModeldError(f"cannot read the log {path} ({error.strerror})") from None
+        raise cannot_read(path, error) from None
 
 
 def _ends(data: bytearray) -> tuple[list[int], int]:

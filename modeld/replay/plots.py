@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import translated_writing, write_atomic
 from modeld.messaging import member_name
 from modeld.rig.latency import Sample
 from modeld.rig.recorder import STACKED, Row, stage_times
@@ -158,7 +158,5 @@ def _dress(axes: Axes, title: str) -> None:
 def _save(figure: Figure, path: Path) -> None:
     content = BytesIO()
     FigureCanvasAgg(figure).print_png(content)
-    try:
+    with translated_writing(path):
         write_atomic(path, content.getvalue())
-    except OSError as error:
-        raise ModeldError(f"{path} cannot be written ({error.strerror})") from None

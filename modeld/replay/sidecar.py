@@ -29,6 +29,7 @@ from typing import Any
 
 from modeld.calibration import Intrinsics
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 
 # Where sidecars of well-known public clips are kept, for clips in read-only folders.
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sidecars"
@@ -90,8 +91,10 @@ def read_sidecar(path: Path) -> Sidecar:
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ModeldError(f"sidecar {path} cannot be read ({error}); correct the file") from None
+    except OSError as error:
+        raise cannot_read(f"sidecar {path}", error) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ModeldError(f"sidecar {path} is not TOML ({error}); correct the file") from None
     reader = _Reader(path, document)
     width, height = reader.numbers("camera", "size", 2)
     if width != int(width) or height != int(height) or min(width, height) < 2:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,10 @@ def read_budget(path: Path) -> dict[str, float]:
     """Limits by dotted name. Raises ModeldError naming the file and what is wrong in it."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ModeldError(f"budget {path} cannot be read ({error}); correct the file") from None
+    except OSError as error:
+        raise cannot_read(f"budget {path}", error) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ModeldError(f"budget {path} is not TOML ({error}); correct the file") from None
     limits = {}
     for name, value in _leaves(document):
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:

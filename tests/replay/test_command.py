@@ -135,7 +135,7 @@ def failure(capsys: pytest.CaptureFixture[str], status: int) -> str:
         (("--camera", "1928x1208"), "1928x1208"),
         (("--sidecar", "absent.toml"), "absent.toml"),
         (("--out", "/absent/log.zst"), "/absent/log.zst"),
-        (("--overlay", "/absent/out.mp4"), "/absent is no folder"),
+        (("--overlay", "/absent/out.mp4"), "/absent/out.mp4 cannot be written"),
     ],
 )
 def test_wrong_flags_are_named(

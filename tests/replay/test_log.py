@@ -236,10 +236,10 @@ def test_an_empty_log_has_no_messages(tmp_path: Path) -> None:
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModeldError, match=r"cannot read the log .*rlog \(No such file"):
+    with pytest.raises(ModeldError, match=r"rlog cannot be read \(No such file"):
         list(read_messages(tmp_path / "rlog"))
     with (
-        pytest.raises(ModeldError, match=r"cannot write the log .*rlog \(No such file"),
+        pytest.raises(ModeldError, match=r"rlog cannot be written \(No such file"),
         LogWriter(tmp_path / "nowhere" / "rlog"),
     ):
         pytest.fail("opened")

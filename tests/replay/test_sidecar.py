@@ -78,7 +78,7 @@ def test_defaults_are_the_middle_no_distortion_and_twenty_metres_per_second(tmp_
         ("height = 1.22", "hight = 1.22", "unknown mount.hight"),
         ("[mount]", "[mout]", "unknown mout"),
         ("[mount]", '[colour]\nmatrix = "bt2020"\n[mount]', "colour.matrix is 'bt2020'"),
-        ("[mount]", "[mount", "cannot be read"),
+        ("[mount]", "[mount", "is not TOML"),
     ],
 )
 def test_wrong_values_are_named(tmp_path: Path, old: str, new: str, named: str) -> None:

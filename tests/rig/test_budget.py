@@ -53,7 +53,7 @@ def test_a_number_that_is_none_fails() -> None:
     ("text", "named"),
     [
         ("", "has no limits"),
-        ("[misses", "cannot be read"),
+        ("[misses", "is not TOML"),
         ("[misses]\ntotal = 'few'\n", "misses.total is 'few'"),
         ("[misses]\ntotal = true\n", "misses.total is True"),
         ("[misses]\ntotal = nan\n", "misses.total is nan"),
