@@ -138,6 +138,14 @@ def _parser() -> argparse.ArgumentParser:
     reference = commands.add_parser("reference", help="write the reference driving network as ONNX")
     reference.add_argument("--size", choices=("small", "large"), default="small")
     reference.add_argument("--out", type=Path, required=True, metavar="X.onnx")
+    origin = reference.add_mutually_exclusive_group()
+    origin.add_argument(
+        "--weights",
+        type=Path,
+        metavar="X.safetensors",
+        help="weights that `train` made (default: the trained ones that are shipped, or seed 0)",
+    )
+    origin.add_argument("--seed", type=int, metavar="N", help="random weights instead")
     reference.set_defaults(run=_reference)
     _add_training(commands)
     return parser
@@ -157,6 +165,33 @@ def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="weights that a driving network begins with (default: seeded by the configuration)",
     )
     train.set_defaults(run=_train)
+    judge = commands.add_parser(
+        "evaluate", help="measure how well a driving network sees, on drives it was not trained on"
+    )
+    judge.add_argument(
+        "weights",
+        type=Path,
+        nargs="?",
+        metavar="RUN|X.safetensors",
+        help="a run's directory, or weights (default: the trained ones that are shipped)",
+    )
+    judge.add_argument("--size", choices=("small", "large"), default="small")
+    judge.add_argument("--drives", type=int, default=64, metavar="N", help="of five seconds each")
+    judge.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/evaluation"),
+        metavar="DIR",
+        help="numbers and pictures (default: out/evaluation)",
+    )
+    judge.add_argument("--device", metavar="SELECTOR", help="OpenCL device, as for build")
+    judge.add_argument(
+        "--release",
+        type=Path,
+        metavar="DIR",
+        help="also write a run's weights and the record of their making, as the package ships them",
+    )
+    judge.set_defaults(run=_evaluate)
 
 
 def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -316,8 +351,11 @@ def _coverage(args: argparse.Namespace) -> int:
 
 def _reference(args: argparse.Namespace) -> int:
     from compile.reference import build_reference
+    from compile.reference.weights import load
 
-    _write(args.out, build_reference(args.size).SerializeToString(deterministic=True))
+    weights = load(args.weights) if args.weights else None
+    model = build_reference(args.size, weights, args.seed)
+    _write(args.out, model.SerializeToString(deterministic=True))
     return 0
 
 
@@ -333,6 +371,12 @@ def _train(args: argparse.Namespace) -> int:
 
     out = args.out or Path("out") / args.config.stem
     return run(args.config, out, args.device, args.start_from)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from compile.training.driving.judge import Request, run
+
+    return run(Request(args.weights, args.size, args.drives, args.out, args.device, args.release))
 
 
 def _camera(text: str) -> Camera:

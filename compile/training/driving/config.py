@@ -125,6 +125,7 @@ class DrivingConfig:
         return {
             "network.size": self.network.size,
             "network.compute": self.network.compute,
+            "run.seed": self.run.seed,
             "data.seed": self.data.seed,
             "optimizer.clip": self.optimizer.clip,
             **{

@@ -1,6 +1,7 @@
 """How well weights see: errors against the truth on drives that training never saw."""
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,26 +116,36 @@ def area_under_curve(scores: Array, truth: Array) -> float:
     return float((ranks[positive].sum() - yes * (yes + 1) / 2) / (yes * no))
 
 
-def evaluate(weights: Weights, size: str, drives: int, device: str, steps: int = STEPS) -> Metrics:
-    """Measure `weights` on `drives` drives (rounded up to fours) of `steps` steps of 0.2 s."""
+def evaluate(
+    weights: Weights,
+    size: str,
+    drives: int,
+    steps: int = STEPS,
+    progress: Callable[[range], Iterable[int]] = iter,
+) -> Metrics:
+    """Measure `weights` on `drives` drives (rounded up to fours) of `steps` steps of 0.2 s.
+
+    `progress` goes through the numbers of the batches and may show how far it is.
+    """
     topology = TOPOLOGIES[size]
     check(weights, topology)
-    tensors = to_tensors(weights, device)
+    tensors = to_tensors(weights)
     captured = TinyJit(
         lambda *inputs: tuple(t.realize() for t in watch(tensors, topology, *inputs))
     )
     collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]] = []
-    for number in range(-(-drives // _DRIVES_AT_ONCE)):
+    for number in progress(range(-(-drives // _DRIVES_AT_ONCE))):
         batch = make_batch(HELD_OUT_SEED, number, _DRIVES_AT_ONCE, steps)
         inputs = (batch.scenes, batch.cameras, batch.desires, batch.traffic, batch.action_t)
-        outputs, images = captured(*(Tensor(x, device=device).realize() for x in inputs))
+        outputs, images = captured(*(Tensor(x).realize() for x in inputs))
         # One picture per drive is enough to look at.
         last = images[:, -1, 0, :4].numpy()
         collected.append((batch, outputs.numpy(), last))
-    return _pooled(collected)
+    return measured(collected)
 
 
-def _pooled(collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]]) -> Metrics:
+def measured(collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]]) -> Metrics:
+    """Metrics of batches, what the network said on each (S, T, 2066), and last frames' luma."""
     outputs = np.concatenate([o.reshape(-1, o.shape[-1]) for _, o, _ in collected])
     numbers = np.concatenate([b.numbers.reshape(-1, b.numbers.shape[-1]) for b, _, _ in collected])
     weights = np.concatenate([b.weights.reshape(-1, b.weights.shape[-1]) for b, _, _ in collected])

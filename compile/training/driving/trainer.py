@@ -15,7 +15,7 @@ from compile.reference.weights import Weights, check, seeded
 from compile.training.driving.config import DrivingConfig, Phase
 from compile.training.driving.data import BatchStream
 from compile.training.driving.losses import chance_loss, choice_loss, line_error, number_loss
-from compile.training.driving.model import sequence_outputs, to_tensors, vision
+from compile.training.driving.model import sequence_outputs, to_tensors, watched
 from compile.training.driving.world import HEIGHT, WIDTH, paint
 from compile.training.history import History
 from compile.training.loop import MODEL, WEIGHTS
@@ -47,10 +47,7 @@ def watch(
     """Outputs (S, T, 2066) on a batch's drives, and its images (S, T + 1, 2, 6, 128, 256)."""
     sequences, steps = desires.shape[:2]
     images = paint(scenes, cameras).detach().reshape(sequences, steps + 1, 2, 6, HEIGHT, WIDTH)
-    pairs = images[:, :-1].cat(images[:, 1:], dim=3).contiguous()
-    pairs = pairs.reshape(sequences * steps, 2, 12, HEIGHT, WIDTH)
-    features = vision(weights, topology, pairs[:, 0], pairs[:, 1], compute)
-    features = features.reshape(sequences, steps, -1)
+    features = watched(weights, topology, images, compute)
     outputs = sequence_outputs(weights, topology, features, desires, traffic, action_t)
     return outputs, images
 
@@ -205,11 +202,10 @@ class DrivingTrainer:
 
     def _clip_gradients(self) -> None:
         """Scale all gradients so that together they are not longer than `clip`."""
-        gradients = [parameter.grad for parameter in self.optimizer.params]
-        squares = gradients[0].square().sum()
-        for gradient in gradients[1:]:
-            squares = squares + gradient.square().sum()
+        # One kernel each: all sums in one are more than OpenCL compilers take.
+        squares = [p.grad.square().sum().contiguous() for p in self.optimizer.params]
+        length = squares[0].stack(*squares[1:]).sum().sqrt()
         clip = self.config.optimizer.clip
-        factor = (clip / (squares.sqrt() + 1e-6)).minimum(1.0).contiguous()
+        factor = (clip / (length + 1e-6)).minimum(1.0).contiguous()
         for parameter in self.optimizer.params:
             parameter.grad = parameter.grad * factor
