@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from modeld.commands.preflight import check_comparison
 from modeld.console import open_console
 from modeld.errors import ModeldError
 from modeld.replay.compare import Comparison, compare
@@ -50,6 +51,7 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare; 0 when the logs agree, 1 when they do not."""
+    check_comparison(args)
     comparison = compare_logs(args.first, args.second, args)
     if args.json:
         print(to_json(comparison))
@@ -60,8 +62,6 @@ def run(args: argparse.Namespace) -> int:
 
 def compare_logs(first: Path, second: Path, args: argparse.Namespace) -> Comparison:
     """Compare two files as the flags of `add_comparison` say, and draw the plots they ask for."""
-    if not args.tolerance >= 0 or math.isinf(args.tolerance):
-        raise ModeldError(f"--tolerance {args.tolerance} is no tolerance; give 0 or more")
     comparison = compare(read_events(first), read_events(second), args.tolerance, args.ignore)
     if not comparison.messages and not comparison.only_first and not comparison.only_second:
         raise ModeldError(f"neither {first} nor {second} holds a model message; nothing to compare")

@@ -6,26 +6,29 @@ With `--serve` the daemon is another process; see `serving`.
 import argparse
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from modeld import selftest
+from modeld.artifact import Artifact
 from modeld.clock import SystemClock
 from modeld.commands import options
 from modeld.commands.compare import add_comparison, compare_logs, show
+from modeld.commands.preflight import check_camera, check_replay, default_camera, rate_of
 from modeld.commands.serving import add_serving, check_flags, serve
+from modeld.commands.signals import Stop, finishing_on_signals, tell_stopped
 from modeld.config import Config, load_config
 from modeld.console import open_console, with_progress
 from modeld.constants import MODEL_RUN_HZ
 from modeld.counts import Count
+from modeld.daemon import check_contract
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.manifest import Contract
 from modeld.opencl import select_device
 from modeld.replay.compare import compare
-from modeld.replay.device import CAMERAS
 from modeld.replay.log import LogWriter, read_events
 from modeld.replay.logged_source import logged_answers
 from modeld.replay.movie import MovieWriter
@@ -35,15 +38,13 @@ from modeld.replay.replay import Replay
 from modeld.replay.route import is_route, open_route
 from modeld.replay.scene import scene_of
 from modeld.replay.simulation import RecordedDevice
-from modeld.replay.sources import open_source
+from modeld.replay.sources import SOURCES, open_source
 from modeld.rig.latency import Histogram
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's flags."""
-    parser.add_argument(
-        "source", metavar="SOURCE", help="a route, a video, a folder of images, or road[:SEED]"
-    )
+    parser.add_argument("source", metavar="SOURCE", help=SOURCES)
     options.add_artifact(parser, flag=True, required=False)
     parser.add_argument("--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2 or raw)")
     parser.add_argument(
@@ -73,49 +74,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay; 0 when every frame was answered and the comparison, if any, agrees."""
     check_flags(args)
-    if args.compare is not None and args.out is None:
-        raise ModeldError("--compare needs --out: the answers to compare are read from that log")
+    check_replay(args)
     console = open_console(stderr=True)
-    complete, answered = (_serve if args.serve else _replay)(args, console)
-    if not answered:
-        what = "no frame was answered" if args.serve else "gave no frame to answer"
-        raise ModeldError(f"{args.source}: {what}")
+    done = (_serve if args.serve else _replay)(args, console)
+    if done.status:
+        return done.status
+    if not done.answered:
+        raise ModeldError(_nothing_answered(args))
     if args.compare is not None:
         comparison = compare_logs(args.compare, args.out, args)
         show(comparison, open_console())
         return 0 if comparison.equal else 1
     if _is_route(args) and args.out is not None:
-        _compare_with_logged(args, answered)
-    return 0 if complete else 1
+        _compare_with_logged(args, done.answered)
+    return 0 if done.complete else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Which frames were answered, whether all that had to be, and what a signal made of it."""
+
+    answered: frozenset[int]
+    complete: bool
+    status: int = 0
+
+
+def _nothing_answered(args: argparse.Namespace) -> str:
+    if args.serve:
+        return f"{args.source}: no frame was answered; the daemon's own log says why"
+    if args.from_frame:
+        return f"{args.source} has no frame {args.from_frame}; give a smaller --from-frame"
+    return f"{args.source} gave no frame to answer; give {SOURCES}"
 
 
 def _is_route(args: argparse.Namespace) -> bool:
     return is_route(Path(args.source))
 
 
-def _serve(args: argparse.Namespace, console: Console) -> tuple[bool, frozenset[int]]:
-    """For a daemon elsewhere: whether all frames waited for were answered, and which were."""
-    with closing(_open(args, args.camera)) as device:
-        served = serve(args, console, device)
+def _serve(args: argparse.Namespace, console: Console) -> _Done:
+    """For a daemon elsewhere."""
+    with finishing_on_signals() as stop, closing(_open(args, args.camera)) as device:
+        served = serve(args, console, device, stop)
     _remark(console, args, device)
-    return not served.unanswered, served.answered
+    return _Done(served.answered, not served.unanswered, _told(args, stop, served.frames))
 
 
-def _replay(args: argparse.Namespace, console: Console) -> tuple[bool, frozenset[int]]:
-    """In this process; as `_serve`."""
+def _replay(args: argparse.Namespace, console: Console) -> _Done:
+    """In this process."""
     config = Config() if args.config is None else load_config(args.config)
-    executor = _executor(args)
+    artifact = options.open_trusted(args)
+    contract = artifact.manifest.contract
+    check_contract(contract)
     # A route knows its cameras.
-    camera = args.camera or (None if _is_route(args) else _camera(executor.contract))
-    with closing(_open(args, camera)) as device:
-        replay = Replay(executor, device, config)
+    camera = args.camera or (None if _is_route(args) else default_camera(contract))
+    with ExitStack() as stack:
+        device = stack.enter_context(closing(_open(args, camera)))
+        check_camera(contract, device.recording.layout)
+        replay = Replay(_load(args, artifact), device, config)
+        stop = stack.enter_context(finishing_on_signals())
         turn_times = Histogram()
-        answered = _play(args, console, replay, device, turn_times)
+        answered = _play(args, console, replay, device, turn_times, stop)
         dropped = replay.health.counts[Count.DROPS]
     if answered:
         _summary(console, len(answered), dropped, turn_times)
         _remark(console, args, device)
-    return True, answered
+    return _Done(answered, complete=True, status=_told(args, stop, len(answered)))
+
+
+def _told(args: argparse.Namespace, stop: Stop, frames: int) -> int:
+    """The exit status of a replay that may have been stopped, which keeps what it has."""
+    files = " and ".join(str(path) for path in (args.out, args.overlay) if path is not None)
+    return tell_stopped(stop, f"after {frames} frames" + (f", kept in {files}" if files else ""))
 
 
 def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> None:
@@ -134,8 +163,7 @@ def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> 
         plot_comparison(args.plots, *curves, ("logged", args.out.name))
 
 
-def _executor(args: argparse.Namespace) -> Executor:
-    artifact = options.open_trusted(args)
+def _load(args: argparse.Namespace, artifact: Artifact) -> Executor:
     device = select_device(args.device) if args.device else None
     executor = Executor(artifact, device, cache=options.program_cache(args), allow=args.allow)
     selftest.check(executor, artifact)
@@ -143,33 +171,12 @@ def _executor(args: argparse.Namespace) -> Executor:
     return executor
 
 
-def _camera(contract: Contract) -> str:
-    for camera in contract.cameras:
-        if camera.name in CAMERAS:
-            return camera.name
-    names = ", ".join(camera.name for camera in contract.cameras) or "none"
-    raise ModeldError(
-        f"the artifact was built for cameras {names}, of which no known device is; "
-        f"build it with --camera {CAMERAS[0]}"
-    )
-
-
 def _open(args: argparse.Namespace, camera: str | None) -> RecordedDevice:
-    if args.from_frame < 0 or (args.frames is not None and args.frames < 1):
-        raise ModeldError("--from-frame must be 0 or more, --frames 1 or more")
-    rate_hz = None
-    if args.speed not in ("lockstep", "max"):
-        try:
-            rate_hz = float(args.speed) * MODEL_RUN_HZ
-        except ValueError:
-            rate_hz = 0.0
-        if not 0 < rate_hz < float("inf"):
-            raise ModeldError(f"--speed {args.speed} is none of lockstep, max, or a factor as 1.0")
     return open_source(
         args.source,
         camera,
         SystemClock(),
-        rate_hz,
+        rate_of(args.speed),
         sidecar=args.sidecar,
         first=args.from_frame,
         count=args.frames,
@@ -183,6 +190,7 @@ def _play(
     replay: Replay,
     device: RecordedDevice,
     turn_times: Histogram,
+    stop: Stop,
 ) -> frozenset[int]:
     """Replay into what the flags ask for; the ids of the frames that were answered."""
     answered = set()
@@ -192,7 +200,8 @@ def _play(
             stack.enter_context(MovieWriter(args.overlay, MODEL_RUN_HZ)) if args.overlay else None
         )
         _write(log, replay.opening())
-        for turn in with_progress(console, "replaying", replay.turns(), device.recording.total):
+        turns = replay.turns(stop)
+        for turn in with_progress(console, "replaying", turns, device.recording.total):
             answered.add(turn.frame.frame_id)
             if turn.times is not None:
                 turn_times.record(turn.times.published - turn.times.synced)

@@ -16,10 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from modeld.clock import SystemClock
 from modeld.commands import options
+from modeld.commands.signals import finishing_on_signals, tell_stopped
+from modeld.config import load_config
 from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import translated_writing, write_atomic
+from modeld.files import check_writable, translated_writing, write_atomic
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
 from modeld.replay.plots import plot_latency
@@ -77,6 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and report; 0 within the budget (or without one), 1 outside it."""
     limits = read_budget(args.budget) if args.budget is not None else {}
+    if args.config is not None:
+        load_config(args.config)
+    check_writable(args.plot, args.csv, args.trace)
     plan_seconds = parse_duration(args.duration)
     if not (0.01 <= args.rate <= 10_000 and args.deadline > 0):
         raise ModeldError(
@@ -88,9 +93,12 @@ def run(args: argparse.Namespace) -> int:
         plan = Plan(
             daemon_arguments(args), args.rate, args.deadline, plan_seconds, Path(folder) / "log"
         )
-        progress = _progress(console, plan_seconds)
-        with ZmqTransport(connect=args.bind) as transport, progress as on_second:
-            measurement = measure(plan, transport, SystemClock(), on_second=on_second)
+        with (
+            finishing_on_signals() as stop,
+            ZmqTransport(connect=args.bind) as transport,
+            _progress(console, plan_seconds) as on_second,
+        ):
+            measurement = measure(plan, transport, SystemClock(), on_second=on_second, stop=stop)
     numbers = report(measurement, args.source)
     broken = violations(limits, numbers)
     _write_files(args, measurement)
@@ -98,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     for violation in broken:
         console.print(f"[red]over budget:[/] {violation}")
     print(result_line(numbers, broken))
-    return 1 if broken else 0
+    stopped = tell_stopped(stop, f"after {measurement.seconds:.0f} of {plan_seconds:g} s")
+    return stopped or (1 if broken else 0)
 
 
 def parse_duration(text: str) -> float:
@@ -114,7 +123,8 @@ def daemon_arguments(args: argparse.Namespace) -> list[str]:
     """`modeld run`'s flags for what these flags describe, pinned to the artifact found now."""
     digest = options.open_trusted(args).digest
     arguments = ["--artifact", str(args.artifact), "--pin", digest, "--source", args.source]
-    arguments += ["--rate", str(args.rate)]
+    if args.source != "visionipc":
+        arguments += ["--rate", str(args.rate)]
     for flag in ("camera", "sidecar", "device", "cache", "config", "bind"):
         if (value := getattr(args, flag)) is not None:
             arguments += [f"--{flag}", str(value)]

@@ -23,7 +23,7 @@ from modeld.cameras.visionipc.paths import VisionIpcConfig
 from modeld.cameras.visionipc.source import CameraSearch, VisionIpcSource
 from modeld.clock import Clock, SystemClock
 from modeld.commands import options
-from modeld.commands.signals import stop_on_signals
+from modeld.commands.signals import finishing_on_signals
 from modeld.config import Config, load_config
 from modeld.constants import MODEL_RUN_HZ
 from modeld.counts import Count
@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # files are decoded only by those who ask for it
 HEALTH = "modeldHealth"
 VISIONIPC = "visionipc"
 _SEARCH_S = 0.5
+# Flags that have a meaning with one kind of source only.
+_OF_CAMERAS, _OF_RECORDINGS = ("server", "prefix"), ("camera", "sidecar", "rate")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="visionipc (default), a video, a folder of images, or road[:SEED]",
     )
     parser.add_argument(
-        "--server", default="camerad", metavar="NAME", help="the camera server (default: camerad)"
+        "--server", metavar="NAME", help="the camera server's name (default: camerad)"
     )
-    parser.add_argument(
-        "--prefix", default="", help="openpilot's prefix for the camera server's names"
-    )
+    parser.add_argument("--prefix", help="openpilot's prefix for the camera server's names")
     parser.add_argument(
         "--camera",
         metavar="WxH",
@@ -71,9 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         type=float,
-        default=float(MODEL_RUN_HZ),
         metavar="HZ",
-        help="frames a second of a recording (default: 20)",
+        help=f"frames a second of a recording (default: {MODEL_RUN_HZ})",
     )
     parser.add_argument("--config", type=Path, metavar="TOML", help="configuration file")
     parser.add_argument(
@@ -89,15 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, the end of a recording, or `--frames`."""
-    if args.frames is not None and args.frames < 1:
-        raise ModeldError(f"--frames {args.frames} is no number of frames; give 1 or more")
+    _check_flags(args)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="modeld: %(message)s")
     config = _configuration(args)
-    stop = stop_on_signals()
     clock = SystemClock()
     notifier = notifier_of(os.environ)
     health = Health(clock, notifier)
     with (
+        finishing_on_signals() as stop,
         closing(notifier),
         ZmqTransport(bind=config.messages.bind, connect=config.messages.connect) as transport,
     ):
@@ -119,6 +117,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_flags(args: argparse.Namespace) -> None:
+    """Raise ModeldError for flags that say nothing or contradict each other."""
+    if args.frames is not None and args.frames < 1:
+        raise ModeldError(f"--frames {args.frames} is no number of frames; give 1 or more")
+    if args.rate is not None and not 0.01 <= args.rate <= 10_000:  # also false for NaN
+        raise ModeldError(f"--rate {args.rate} is no frame rate; give a number from 0.01 to 10000")
+    real = args.source == VISIONIPC
+    wrong = _OF_RECORDINGS if real else _OF_CAMERAS
+    for flag in wrong:
+        if getattr(args, flag) is not None:
+            raise ModeldError(
+                f"--{flag} is for {'recordings' if real else 'camera servers'}, and the frames "
+                f"come from {args.source}; leave it out, or give another --source"
+            )
+    _cameras(args)
+
+
+def _cameras(args: argparse.Namespace) -> VisionIpcConfig:
+    return VisionIpcConfig(args.server or "camerad", args.prefix or "")
+
+
 def _serve(
     args: argparse.Namespace,
     config: Config,
@@ -128,10 +147,11 @@ def _serve(
 ) -> None:
     artifact = _open_artifact(args, health)
     recording = None if args.source == VISIONIPC else _open_recording(args, artifact, health.clock)
-    executor = _load(args, artifact, health)
     wire = network if recording is None else MergedTransport(recording.transport, network)
+    # Before the network is loaded: a busy port is found out in no time.
     sub = SubMaster(SUBSCRIBED, wire, health.clock)
     pub = PubMaster(PUBLISHED, wire, health.clock)
+    executor = _load(args, artifact, health)
     health.ready()
     source: FrameSource | None = recording or _wait_for_cameras(args, stop, health)
     if source is None:
@@ -186,9 +206,8 @@ def _open_recording(args: argparse.Namespace, artifact: Artifact, clock: Clock) 
             f"the artifact was not built for camera {camera}, only for {names}; choose one of "
             f"these or build it with --camera {camera}"
         )
-    if not 0.01 <= args.rate <= 10_000:  # also false for NaN
-        raise ModeldError(f"--rate {args.rate} is no frame rate; give a number from 0.01 to 10000")
-    return open_source(args.source, camera, clock, args.rate, sidecar=args.sidecar)
+    rate_hz = MODEL_RUN_HZ if args.rate is None else args.rate
+    return open_source(args.source, camera, clock, rate_hz, sidecar=args.sidecar)
 
 
 def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Executor:
@@ -228,7 +247,7 @@ def _wait_for_cameras(
     args: argparse.Namespace, stop: threading.Event, health: Health
 ) -> VisionIpcSource | None:
     """The road cameras, or None when stopped before they came."""
-    config = VisionIpcConfig(server=args.server, prefix=args.prefix)
+    config = _cameras(args)
     search = CameraSearch(config, health.clock)
     with closing(search):
         while not stop.is_set():

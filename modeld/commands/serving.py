@@ -1,6 +1,7 @@
 """`modeld replay --serve`: a recording for a daemon that runs elsewhere."""
 
 import argparse
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from rich.console import Console
 from modeld.cameras.visionipc.paths import VisionIpcConfig
 from modeld.cameras.visionipc.server import VisionIpcServer
 from modeld.clock import SystemClock
-from modeld.commands.signals import stop_on_signals
 from modeld.console import with_progress
+from modeld.daemon import PUBLISHED
 from modeld.errors import ModeldError
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
@@ -59,6 +60,8 @@ def check_flags(args: argparse.Namespace) -> None:
             )
         if args.patience is not None and args.speed not in ("lockstep", "max"):
             raise ModeldError(f"at --speed {args.speed} nothing is waited for; drop --patience")
+        _cameras(args)
+        _check_host(args)
         if args.patience is not None and not 0 < args.patience < float("inf"):
             raise ModeldError(f"--patience {args.patience} is no time; give seconds above 0")
     elif wrong := _given(args, _ELSEWHERE):
@@ -76,10 +79,11 @@ class Served:
     unanswered: int
 
 
-def serve(args: argparse.Namespace, console: Console, device: RecordedDevice) -> Served:
-    """Serve the device as the flags say, until its end or a signal. Raises as `Serving` does."""
-    stop, clock = stop_on_signals(), SystemClock()
-    config = VisionIpcConfig(args.server or "camerad", args.prefix or "")
+def serve(
+    args: argparse.Namespace, console: Console, device: RecordedDevice, stop: threading.Event
+) -> Served:
+    """Serve the device as the flags say, until its end or `stop`. Raises as `Serving` does."""
+    clock, config = SystemClock(), _cameras(args)
     bind, connect = args.bind or LOOPBACK, args.connect or LOOPBACK
     lockstep = args.speed in ("lockstep", "max")
     patience_s = (args.patience or _PATIENCE_S) if lockstep else None
@@ -93,6 +97,9 @@ def serve(args: argparse.Namespace, console: Console, device: RecordedDevice) ->
         listen = partial(Listener, network, clock)
         serving = Serving(device, server, speaker, listen, clock, stop, patience_s)
         console.print(f"serving {args.source} at {config.socket_path}", soft_wrap=True)
+        console.print(
+            f"waiting for a daemon to take the cameras: start `{_daemon(args)}`", soft_wrap=True
+        )
         tally = _Tally(console, log)
         tally.write(marks.opening(device.recording, device.clock))
         for turn in with_progress(console, "serving", serving.turns(), device.recording.total):
@@ -101,6 +108,27 @@ def serve(args: argparse.Namespace, console: Console, device: RecordedDevice) ->
         tally.write(marks.closing(device.clock))
     tally.tell()
     return Served(tally.served, frozenset(tally.answered), tally.unanswered)
+
+
+def _cameras(args: argparse.Namespace) -> VisionIpcConfig:
+    return VisionIpcConfig(args.server or "camerad", args.prefix or "")
+
+
+def _check_host(args: argparse.Namespace) -> None:
+    """Raise ModeldError for a --connect that could never be listened to."""
+    with ZmqTransport(connect=args.connect or LOOPBACK) as trial:
+        trial.inbox(PUBLISHED)
+
+
+def _daemon(args: argparse.Namespace) -> str:
+    """The command that belongs to these flags; our loopback is its loopback."""
+    words = ["modeld run --artifact DIR --pin sha256:…"]
+    words += [f"--{flag} {v}" for flag in ("server", "prefix") if (v := getattr(args, flag))]
+    if args.connect:
+        words.append(f"--bind {args.connect}")
+    if args.bind and args.bind != "*":
+        words.append(f"--connect {args.bind}")
+    return " ".join(words)
 
 
 class _Tally:

@@ -26,14 +26,6 @@ class Stop(threading.Event):
     number = 0
 
 
-def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set for the rest of the process's life."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
 @contextmanager
 def raising_on_signals() -> Iterator[None]:
     """Within the block a signal raises StoppedError in the main thread."""

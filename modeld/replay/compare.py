@@ -4,16 +4,21 @@ Messages are matched by service and frame id. A field is what the schema calls o
 numbers as a whole: `modelV2.laneLines[1].y`. Fields that tell of time spent are never compared.
 """
 
+import difflib
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import msgschema
+from modeld.errors import ModeldError
 from modeld.messaging import member_name
 
 SERVICES = ("modelV2", "drivingModelData", "cameraOdometry")
@@ -49,6 +54,39 @@ class Comparison:
     def equal(self) -> bool:
         """Something was compared, nothing differs, nothing is missing."""
         return bool(self.messages) and not (self.differences or self.only_first or self.only_second)
+
+
+def check_fields(names: Iterable[str]) -> None:
+    """Raise ModeldError for a name that would leave out nothing, because no field has it."""
+    known = _field_names()
+    for name in names:
+        plain = re.sub(r"\[\d+\]", "", name)
+        if plain not in known:
+            near = difflib.get_close_matches(plain, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "write it as modelV2.position.x"
+            raise ModeldError(f"no compared message has a field {name}; {hint}")
+
+
+@cache
+def _field_names() -> frozenset[str]:
+    """The fields of all compared messages, whole (`modelV2.valid`) and by their last part."""
+    event = msgschema.load().Event.schema
+    names = {f"{service}.valid" for service in SERVICES}
+    for service in SERVICES:
+        names.update(_fields_below(event.fields[service].schema, service))
+    return frozenset(names | {name.rpartition(".")[2] for name in names})
+
+
+def _fields_below(struct: Any, path: str) -> Iterator[str]:
+    yield path
+    for name, field in struct.fields.items():
+        below = field.proto.slot.type
+        if str(below.which()) == "struct":
+            yield from _fields_below(field.schema, f"{path}.{name}")
+        elif str(below.which()) == "list" and str(below.list.elementType.which()) == "struct":
+            yield from _fields_below(field.schema.elementType, f"{path}.{name}")
+        else:
+            yield f"{path}.{name}"
 
 
 Key = tuple[str, int, int]
@@ -137,8 +175,7 @@ class _Tally:
         return tuple(sorted(found, key=lambda d: (-d.largest, d.field)))
 
     def _fields(self, service: str, event: Any) -> Iterator[tuple[str, Any]]:
-        if "valid" not in self._ignore:
-            yield f"{service}.(valid)", event.valid
+        yield from self._leaves(event.valid, f"{service}.valid")
         yield from self._leaves(getattr(event, service).to_dict(), service)
 
     def _leaves(self, value: Any, path: str) -> Iterator[tuple[str, Any]]:

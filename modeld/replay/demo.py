@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
+from modeld.cli import run_guarded
 from modeld.clock import SystemClock
 from modeld.console import open_console
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
@@ -51,16 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bind", default=LOOPBACK, metavar="ADDRESS")
     parser.add_argument("--movie", action="store_true", help="also draw every frame into an MP4")
     args = parser.parse_args(argv)
-    console = open_console(stderr=True)
-    try:
-        _show(args, console)
-    except ModeldError as error:
-        console.print(f"demo: error: {error}", style="red", highlight=False, soft_wrap=True)
-        return error.exit_code
-    return 0
+    return run_guarded("demo", partial(_show, args, open_console(stderr=True)))
 
 
-def _show(args: argparse.Namespace, console: Console) -> None:
+def _show(args: argparse.Namespace, console: Console) -> int:
     with translated_writing(args.out):
         args.out.mkdir(parents=True, exist_ok=True)
     artifact = args.artifact or _build(args.out, console)
@@ -72,6 +68,7 @@ def _show(args: argparse.Namespace, console: Console) -> None:
     console.print(latency_table(numbers), summary_table(numbers))
     for what, path in results.items():
         console.print(f"  [bold]{what:<9}[/]  {path}", soft_wrap=True)
+    return 0
 
 
 def _build(out: Path, console: Console) -> Path:

@@ -4,6 +4,7 @@ Nothing here decides anything that the daemon decides; recording and daemon shar
 that in lock-step every frame is answered before the next one exists.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,13 +55,13 @@ class Replay:
         )
         self._tape = transport.inbox((*device.services, *PUBLISHED), conflate=False)
 
-    def turns(self) -> Iterator[ReplayedTurn]:
-        """Play to the end, giving each turn that was answered.
+    def turns(self, stop: threading.Event | None = None) -> Iterator[ReplayedTurn]:
+        """Play to the end, or until `stop` is set, giving each turn that was answered.
 
         Raises ModeldError when the recording or the device fails midway.
         """
         try:
-            while True:
+            while stop is None or not stop.is_set():
                 if self._daemon.turn():
                     yield self._turn()
         except EndOfStreamError:

@@ -31,6 +31,8 @@ from modeld.replay.sidecar import find_sidecar, read_sidecar
 from modeld.replay.simulation import RecordedDevice, Recording, SimulatedDevice
 from modeld.replay.video import count_pictures, read_pictures
 
+# What a specification may be, for messages.
+SOURCES = "a route, a video, a folder of images, or road[:SEED]"
 _LOOP = "loop:"
 _LOOP_MOMENTS = MODEL_RUN_HZ
 
@@ -59,6 +61,7 @@ def open_source(
     Raises ModeldError for a source, sidecar or camera that cannot be used; damage later in a file
     is raised when its frame is taken.
     """
+    _check_spec(spec, sidecar)
     if is_route(Path(spec)):
         factor = None if rate_hz is None else rate_hz / MODEL_RUN_HZ
         return open_logged(Path(spec), camera, clock, factor, Span(first, count), ahead)
@@ -93,6 +96,18 @@ def open_source(
     return SimulatedDevice(recording, Reel(moments, first), pace, clock, close, first)
 
 
+def _check_spec(spec: str, sidecar: Path | None) -> None:
+    inner = spec.removeprefix(_LOOP)
+    if not inner:
+        raise ModeldError(f"{spec!r} names no source; give {SOURCES}")
+    if sidecar is None:
+        return
+    if is_route(Path(spec)):
+        raise ModeldError(f"{spec} is a route, whose log tells of its camera; drop --sidecar")
+    if parse_road(inner) is not None:
+        raise ModeldError(f"{spec} is painted for its camera; drop --sidecar, which is for clips")
+
+
 def _nothing() -> None:
     """Lock-step holds nothing that must be released."""
 
@@ -101,7 +116,7 @@ def _open_clip(
     clip: Path, camera: str, given: Path | None, span: slice, buffers: int
 ) -> tuple[Recording, Iterator[Moment]]:
     if not clip.exists():
-        raise ModeldError(f"{clip} does not exist; give a video, a folder of images, or road")
+        raise ModeldError(f"{clip} does not exist; give {SOURCES}")
     sidecar = read_sidecar(find_sidecar(clip, given))
     profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
     narrow = profile.cameras.narrow

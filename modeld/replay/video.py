@@ -52,13 +52,15 @@ def read_pictures(
     if path.is_dir():
         images = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
         if not images:
-            raise ModeldError(f"{path} holds no images ({', '.join(IMAGE_SUFFIXES)})")
+            raise ModeldError(
+                f"{path} holds no images ({', '.join(IMAGE_SUFFIXES)}); name the folder that does"
+            )
         for image in images:
             yield from _read_file(image, matrix, colour_range)
     elif path.is_file():
         yield from _read_file(path, matrix, colour_range)
     else:
-        raise ModeldError(f"{path} does not exist; give a video file or a folder of images")
+        raise ModeldError(f"{path} is no file and no folder; give a video or a folder of images")
 
 
 def count_pictures(path: Path) -> int | None:

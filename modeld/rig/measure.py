@@ -1,5 +1,6 @@
 """One measurement: a daemon process under a camera's rhythm, heard from outside."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,11 @@ def measure(
     clock: Clock,
     on_answer: Callable[[Any], None] = lambda event: None,
     on_second: Callable[[float, Recorder], None] = lambda seconds, recorder: None,
+    stop: threading.Event | None = None,
 ) -> Measurement:
-    """Run the plan. `on_answer` sees each modelV2 `Event`, `on_second` the run once a second.
+    """Run the plan, or as much of it as there is when `stop` is set.
+
+    `on_answer` sees each modelV2 `Event`, `on_second` the run once a second.
 
     Raises ModeldError when the daemon fails or gives no answer within `START_TIMEOUT_S`.
     """
@@ -66,16 +70,17 @@ def measure(
     listener = Listener(transport, clock, recorder, on_answer)
     conditions = environment()
     with DaemonProcess(plan.arguments, plan.log) as daemon:
-        first = _wait_for_answer(daemon, listener, clock)
+        stopped = stop or threading.Event()
+        first = _wait_for_answer(daemon, listener, clock, stopped)
         memory: list[tuple[float, int]] = []
         cpu_before, cpu_after = daemon.cpu_seconds() or 0.0, 0.0
         elapsed = 0.0
         running = True
-        while running and (plan.seconds is None or elapsed < plan.seconds):
+        while running and not stopped.is_set() and (plan.seconds is None or elapsed < plan.seconds):
             listener.listen(_LISTEN_S)
             elapsed = (clock.monotonic_ns() - first) / _NS
             running = daemon.running()
-            if len(memory) <= elapsed and (resident := daemon.resident_bytes()):
+            if running and len(memory) <= elapsed and (resident := daemon.resident_bytes()):
                 memory.append((elapsed, resident))
                 cpu_after = daemon.cpu_seconds() or cpu_after
                 on_second(elapsed, recorder)
@@ -112,8 +117,12 @@ def memory_growth_mib(memory: Sequence[tuple[float, int]]) -> float | None:
     return (median(last) - median(begin)) / _MIB
 
 
-def _wait_for_answer(daemon: DaemonProcess, listener: Listener, clock: Clock) -> int:
+def _wait_for_answer(
+    daemon: DaemonProcess, listener: Listener, clock: Clock, stop: threading.Event
+) -> int:
     while listener.first_answer is None:
+        if stop.is_set():
+            raise ModeldError("stopped before the daemon's first answer; nothing was measured")
         if not daemon.running():
             raise ModeldError("the daemon ended without an answer; is the source empty?")
         if clock.monotonic_ns() - daemon.started > START_TIMEOUT_S * _NS:

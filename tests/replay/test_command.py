@@ -1,16 +1,23 @@
 """`modeld replay` and `modeld compare` from the outside, on a tiny artifact."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import av
 import pytest
 from routes import write_route
+from toy_artifact import write_toy
 from toy_driver import write_driver
 
 from modeld.cli import main
-from modeld.replay.log import read_events
+from modeld.replay.log import LogWriter, read_events
 
 GREYS = [40, 60, 80, 100, 120, 140]
 
@@ -129,8 +136,11 @@ def failure(capsys: pytest.CaptureFixture[str], status: int) -> str:
         (("--speed", "fast"), "--speed fast is none of lockstep, max"),
         (("--speed", "-1"), "--speed -1 is none of"),
         (("--frames", "0"), "--frames 1 or more"),
-        (("--from-frame", "6"), "gave no frame to answer"),
+        (("--from-frame", "6"), "has no frame 6; give a smaller --from-frame"),
         (("--compare", "a.zst"), "--compare needs --out"),
+        (("--plots", "a.png"), "--plots has a meaning only with --compare and --out"),
+        (("--ignore", "frameAge"), "--ignore has a meaning only with --compare and --out"),
+        (("--tolerance", "1"), "--tolerance has a meaning only with --compare and --out"),
         (("--camera", "640x480"), "no known device has 640x480"),
         (("--camera", "1928x1208"), "1928x1208"),
         (("--sidecar", "absent.toml"), "absent.toml"),
@@ -146,6 +156,123 @@ def test_wrong_flags_are_named(
     named: str,
 ) -> None:
     assert named in failure(capsys, replay(clip(GREYS), *more))
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is loaded onto a device in these tests."""
+
+    def load(*_: object) -> NoReturn:
+        pytest.fail("the network was loaded")
+
+    monkeypatch.setattr("modeld.commands.replay.Executor", load)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (("--compare", "absent.zst"), "absent.zst cannot be read"),
+        (("--compare", "clip.toml"), "clip.toml is no log"),
+        (("--compare", "good", "--ignore", "timestampEoff"), "did you mean timestampEof?"),
+        (("--compare", "good", "--ignore", "modelV2.psition"), "did you mean modelV2.position?"),
+        (("--compare", "good", "--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
+        (("--compare", "good", "--plots", "absent/a.png"), "absent/a.png cannot be written"),
+        (("--compare", "good", "--plots", "out"), "--plots out is --out as well"),
+        (("--compare", "out"), "--out out is --compare as well"),
+        (("--out", "clip.avi"), "--out clip.avi is the source as well"),
+        (("--out", "."), ". cannot be written (Is a directory); name a file"),
+        (("--overlay", "absent/out.mp4"), "absent/out.mp4 cannot be written"),
+        (("--overlay", "out"), "--overlay out is --out as well"),
+        (("--config", "absent.toml"), "configuration absent.toml cannot be read"),
+        (("--sidecar", "good"), "sidecar good is not TOML"),
+        (
+            ("--camera", "1928x1208"),
+            "the frames are 1928x1208, the artifact was built for 1344x760",
+        ),
+        (("--speed", "0"), "--speed 0 is none of"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(
+    clip: Callable[..., Path],
+    replay: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    named: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LogWriter(Path("good")) as log:
+        log.write(b"\0" * 8)
+    before = sorted(tmp_path.iterdir())
+    flags = more if "--out" in more else ("--out", "out", *more)
+    assert named in failure(capsys, replay(clip(GREYS).name, *flags))
+    assert sorted({*tmp_path.iterdir()} - {tmp_path / "clip.avi", tmp_path / "clip.toml"}) == before
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("source", "more", "named"),
+    [
+        ("", (), "'' names no source; give a route, a video, a folder of images, or road[:SEED]"),
+        ("loop:", (), "'loop:' names no source"),
+        ("absent.mp4", (), "absent.mp4 does not exist; give a route, a video"),
+        ("road:x", (), "road:x has the seed 'x'"),
+        ("road", ("--sidecar", "s.toml"), "road is painted for its camera; drop --sidecar"),
+        ("loop:road:3", ("--sidecar", "s.toml"), "drop --sidecar"),
+    ],
+)
+def test_what_is_no_source_is_named(
+    replay: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    more: tuple[str, ...],
+    named: str,
+) -> None:
+    assert named in failure(capsys, replay(source, *more))
+
+
+@pytest.mark.usefixtures("no_work")
+def test_a_network_that_does_not_drive_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_toy(tmp_path / "toy")
+    status = main(["replay", "road", "--artifact", str(tmp_path / "toy"), "--camera", "1344x760"])
+    assert "not a driving network" in failure(capsys, status)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_stopped_keeps_what_it_has(
+    artifact: Path, tmp_path: Path, number: signal.Signals, clip: Callable[..., Path]
+) -> None:
+    log, movie = tmp_path / "out.zst", tmp_path / "out.mp4"
+    # Endless: only a signal ends it.
+    command = [sys.executable, "-m", "modeld", "replay", f"loop:{clip(GREYS)}"]
+    command += ["--artifact", str(artifact), "--cache", str(tmp_path / "cache")]
+    command += ["--out", str(log), "--overlay", str(movie)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        # The program cache is filled just before the first frame.
+        wait_for(lambda: len(list(tmp_path.glob("cache/*"))) > 0)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    last = told.splitlines()[-1]
+    if last != f"modeld: stopped by {number.name}":  # else it was stopped before the first frame
+        match = re.fullmatch(
+            rf"modeld: stopped by {number.name} after (\d+) frames, kept in {log} and {movie}", last
+        )
+        assert match, told
+        assert [frame for frame, _ in answers(log)] == list(range(int(match[1])))
+        assert movie.exists() == (match[1] != "0")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_clip_that_breaks_midway_leaves_no_half_log(
@@ -173,5 +300,10 @@ def test_logs_that_hold_nothing_to_compare_are_named(
     empty = tmp_path / "empty"
     empty.write_bytes(b"")
     assert "absent" in failure(capsys, main(["compare", str(tmp_path / "absent"), str(empty)]))
-    status = main(["compare", str(empty), str(empty), "--tolerance", "-1"])
-    assert "--tolerance -1.0 is no tolerance" in failure(capsys, status)
+    for more, named in (
+        (("--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
+        (("--ignore", "posittion"), "did you mean position?"),
+        (("--plots", "/absent/a.png"), "/absent/a.png cannot be written"),
+        ((), "holds a model message"),
+    ):
+        assert named in failure(capsys, main(["compare", str(empty), str(empty), *more]))

@@ -83,7 +83,7 @@ def test_validity_is_compared() -> None:
     built = events[1].as_builder()
     built.valid = False
     (difference,) = compare(log(), [events[0], built.as_reader(), *events[2:]]).differences
-    assert (difference.field, difference.first_frame) == ("modelV2.(valid)", 1)
+    assert (difference.field, difference.first_frame) == ("modelV2.valid", 1)
 
 
 @settings(deadline=None)

@@ -182,7 +182,7 @@ def test_a_broken_movie_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_movie_without_a_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModeldError, match="absent/out.mp4 cannot be written"):
+    with pytest.raises(ModeldError, match=r"absent/out\.mp4 cannot be written"):
         MovieWriter(tmp_path / "absent" / "out.mp4", 20)
 
 

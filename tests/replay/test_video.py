@@ -91,7 +91,7 @@ def test_what_is_no_video_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 def test_missing_and_empty_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModeldError, match=r"absent\.mp4 does not exist"):
+    with pytest.raises(ModeldError, match=r"absent\.mp4 is no file and no folder"):
         next(read_pictures(tmp_path / "absent.mp4"))
     with pytest.raises(ModeldError, match="holds no images"):
         next(read_pictures(tmp_path))

@@ -3,6 +3,10 @@
 import json
 import os
 import random
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +16,7 @@ from toy_driver import write_driver
 from modeld.cli import main
 from modeld.commands.rig import parse_duration
 from modeld.errors import ModeldError
+from modeld.messaging import ZmqTransport
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,26 @@ def test_a_run_is_measured_judged_and_exported(
     assert json.loads(names["trace"].read_text())["traceEvents"]
 
 
+def test_a_run_that_is_stopped_reports_what_it_has(artifact: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "modeld", *flags(artifact, tmp_path, "--duration", "8h")]
+    where = command[command.index("--bind") + 1]
+    frames = tmp_path / "frames.csv"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, "--csv", str(frames)], stdout=pipe, stderr=pipe) as process:
+        with ZmqTransport(connect=where) as transport:
+            inbox = transport.inbox(["modelV2"], conflate=False)
+            for _ in range(20):
+                assert inbox.wait(60)
+                inbox.receive("modelV2")
+        process.send_signal(signal.SIGINT)
+        out, told = (text.decode() for text in process.communicate(timeout=60))
+    assert process.returncode == 128 + signal.SIGINT
+    assert re.fullmatch(r"modeld: stopped by SIGINT after \d+ of 28800 s", told.splitlines()[-1])
+    result = json.loads(out.splitlines()[-1].removeprefix("RESULT "))
+    assert result["frames"]["heard"] >= 20
+    assert frames.read_text().count("\n") > 5
+
+
 def failure(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
     assert main(arguments) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
@@ -89,6 +114,10 @@ def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
         (("--duration", "soon"), "--duration soon is no time"),
         (("--rate", "0"), "--rate 0.0 or --deadline 50.0 is out of range"),
         (("--budget", "absent.toml"), "absent.toml cannot be read"),
+        (("--config", "absent.toml"), "configuration absent.toml cannot be read"),
+        (("--plot", "/absent/a.png"), "/absent/a.png cannot be written"),
+        (("--csv", "/absent/a.csv"), "/absent/a.csv cannot be written"),
+        (("--trace", "/absent/a.json"), "/absent/a.json cannot be written"),
     ],
 )
 def test_wrong_flags_are_named_before_anything_starts(

@@ -5,6 +5,48 @@ from modeld.replay.road.scene import PARAMETERS
 from modeld.replay.road.shading import FULL, Detail
 from modeld.replay.road.trace import Statements, Traced, TracedMaths
 
+# Sixteen values at once. Rounding is by adding a number so large that no fraction fits beside it
+# (right below 2^22); the polynomials for exp and log are minimax fits of our own, good to 3e-7.
+_VECTORS = """
+INLINE int any8(const int8 m) {
+  const int4 h = m.lo | m.hi;
+  const int2 q = h.lo | h.hi;
+  return (q.x | q.y) < 0;
+}
+#define ANY(mask) any8((mask).lo | (mask).hi)
+INLINE float16 vector_rint(const float16 x) { return (x + 12582912.0f) - 12582912.0f; }
+INLINE float16 vector_floor(const float16 x) {
+  const float16 whole = convert_float16(convert_int16(x));
+  return whole - (whole > x ? (float16)(1.0f) : (float16)(0.0f));
+}
+INLINE float16 vector_exp(const float16 x) {
+  const float16 low = x < -87.0f ? (float16)(-87.0f) : x;
+  const float16 in = low > 88.0f ? (float16)(88.0f) : low;
+  const float16 n = vector_rint(in * 1.44269504f);
+  const float16 r = fma(n, (float16)(-1.42860677e-6f), fma(n, (float16)(-0.693145752f), in));
+  float16 y = (float16)(0.00836915645f);
+  y = fma(y, r, (float16)(0.0418756988f));
+  y = fma(y, r, (float16)(0.166665052f));
+  y = fma(y, r, (float16)(0.499993717f));
+  y = fma(y, r, (float16)(1.00000001f));
+  y = fma(y, r, (float16)(1.0f));
+  return y * as_float16((convert_int16(n) + 127) << 23);
+}
+INLINE float16 vector_log(const float16 x) {
+  // x = 2^e (1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1.
+  const int16 e = (as_int16(x) - 0x3F3504F3) >> 23;
+  const float16 f = as_float16(as_int16(x) - (e << 23)) - 1.0f;
+  float16 y = (float16)(-0.101340693f);
+  y = fma(y, f, (float16)(0.162342079f));
+  y = fma(y, f, (float16)(-0.172470166f));
+  y = fma(y, f, (float16)(0.198985631f));
+  y = fma(y, f, (float16)(-0.249700713f));
+  y = fma(y, f, (float16)(0.333351142f));
+  y = fma(y, f, (float16)(-0.500003631f));
+  y = fma(y, f, (float16)(0.999999943f));
+  return fma(convert_float16(e), (float16)(0.693147181f), y * f);
+}
+"""
 # What the two languages spell differently. GLOBAL_ID(0) is the pixel, or the first of as many as
 # there are lanes, GLOBAL_ID(1) the picture.
 DIALECTS = {
@@ -12,10 +54,8 @@ DIALECTS = {
         "#define KERNEL __kernel\n#define GLOBAL __global\n"
         "#define INLINE static inline __attribute__((always_inline))\n#define FUNCTION INLINE\n"
         "#define GLOBAL_ID(axis) ((int)get_global_id(axis))\n"
-        "INLINE int any8(const int8 m) { const int4 h = m.lo | m.hi; const int2 q = h.lo | h.hi; "
-        "return (q.x | q.y) < 0; }\n#define ANY(mask) any8((mask).lo | (mask).hi)\n"
         # The edges of pixels are where two implementations could differ visibly.
-        "#pragma OPENCL FP_CONTRACT OFF\n"
+        "#pragma OPENCL FP_CONTRACT ON\n" + _VECTORS
     ),
     "CUDA": (
         '#define KERNEL extern "C" __global__\n#define GLOBAL\n#define FUNCTION __device__\n'

@@ -18,6 +18,10 @@ _FUNCTIONS = {
     "sqrt": "sqrt", "exp": "exp", "log": "log", "floor": "floor", "rint": "rint",
     "minimum": "fmin", "maximum": "fmax",
 }  # fmt: skip
+# Vectors have functions of their own, see `kernel.DIALECTS`: most drivers take them apart.
+_VECTOR_FUNCTIONS = _FUNCTIONS | {
+    "exp": "vector_exp", "log": "vector_log", "floor": "vector_floor", "rint": "vector_rint",
+}  # fmt: skip
 # Without the standard's care for NaN, which costs more than the comparison.
 _ORDER = {"minimum": "<", "maximum": ">"}
 
@@ -147,7 +151,9 @@ class TracedMaths:
             left, right = names
             text = f"({left} {_ORDER[function]} {right} ? {left} : {right})"
         else:
-            text = f"{_FUNCTIONS[function]}({', '.join(names)})"
+            wide = varies and self._statements.lanes > 1
+            spelled = (_VECTOR_FUNCTIONS if wide else _FUNCTIONS)[function]
+            text = f"{spelled}({', '.join(names)})"
         return self._statements.add("float", text, varies)
 
     def _named(self, operand: Any, varies: bool) -> str:
