@@ -9,7 +9,7 @@ import argparse
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,10 @@ from modeld.messaging.zmq_transport import LOOPBACK
 from modeld.replay.movie import MovieWriter
 from modeld.replay.overlay import Pixels, draw_overlay, frame_to_rgb, view_of
 from modeld.replay.plots import plot_latency
+from modeld.replay.road.truth import Truth
 from modeld.replay.roadclip import paint_road_clip
+from modeld.replay.roads import true_lines
+from modeld.replay.roadtruth import road_errors, road_truths
 from modeld.replay.scene import scene_of
 from modeld.replay.sources import open_source
 from modeld.rig.measure import Measurement, Plan, measure
@@ -64,8 +67,12 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     answers: dict[int, Any] = {}
     measurement = _run(args, artifact, clip, answers, console)
     numbers = report(measurement, str(clip))
-    results = _draw(args, clip, answers, measurement)
+    truths = {} if args.clip else road_truths(_ROAD_SEED, answers.keys())
+    results = _draw(args, clip, answers, measurement, truths)
     console.print(latency_table(numbers), summary_table(numbers))
+    if truths:
+        scenes = {number: scene_of(event) for number, event in answers.items()}
+        console.print(road_errors(scenes, truths).table())
     for what, path in results.items():
         console.print(f"  [bold]{what:<9}[/]  {path}", soft_wrap=True)
     return 0
@@ -143,7 +150,11 @@ def _progress(console: Console, what: str) -> Progress:
 
 
 def _draw(
-    args: argparse.Namespace, clip: Path, answers: dict[int, Any], measurement: Measurement
+    args: argparse.Namespace,
+    clip: Path,
+    answers: dict[int, Any],
+    measurement: Measurement,
+    truths: Mapping[int, Truth],
 ) -> dict[str, Path]:
     """The pictures; drawn from the clip again, so that drawing costs the daemon nothing."""
     overlay, plot = args.out / "overlay.png", args.out / "latency.png"
@@ -151,12 +162,12 @@ def _draw(
     # By then the network has seen seconds of road, and there is road ahead.
     ids = sorted(answers)
     chosen = ids[len(ids) * 2 // 3]
-    for picture in _pictures(clip, answers, chosen, 1):
+    for picture in _pictures(clip, answers, truths, chosen, 1):
         Image.fromarray(picture).save(overlay)
     if args.movie:
         results["movie"] = args.out / "overlay.mp4"
         with MovieWriter(results["movie"], MODEL_RUN_HZ) as movie:
-            for picture in _pictures(clip, answers, ids[0], None):
+            for picture in _pictures(clip, answers, truths, ids[0], None):
                 movie.add(picture)
     recorder = measurement.recorder
     dropped = measurement.health.counters.drops
@@ -166,7 +177,11 @@ def _draw(
 
 
 def _pictures(
-    clip: Path, answers: dict[int, Any], first: int, count: int | None
+    clip: Path,
+    answers: dict[int, Any],
+    truths: Mapping[int, Truth],
+    first: int,
+    count: int | None,
 ) -> Iterator[Pixels]:
     source = open_source(str(clip), CAMERA, SystemClock(), None, first=first, count=count)
     with closing(source) as device:
@@ -176,7 +191,9 @@ def _pictures(
             while camera is not None and (frame := camera.receive(0.0)) is not None:
                 if frame.frame_id in answers:
                     scene = scene_of(answers[frame.frame_id])
-                    yield draw_overlay(frame_to_rgb(frame), scene, view)
+                    known = truths.get(frame.frame_id)
+                    lines = () if known is None else true_lines(known)
+                    yield draw_overlay(frame_to_rgb(frame), scene, view, lines)
         except EndOfStreamError:
             return
 

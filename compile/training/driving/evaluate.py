@@ -16,8 +16,9 @@ from compile.training.driving.data import Batch, make_batch
 from compile.training.driving.model import to_tensors
 from compile.training.driving.targets import NUMBERS, places, target_spans
 from compile.training.driving.trainer import watch
-from modeld.constants import T_IDXS, X_IDXS
+from modeld.constants import X_IDXS
 from modeld.files import write_atomic
+from modeld.replay.road.errors import path_error, sideways_error
 
 Array = npt.NDArray[np.floating]
 
@@ -177,24 +178,13 @@ def _line_errors(said: Array, true: Array, weight: Array, distance: float) -> Ar
     """Sideways errors of painted lines `distance` metres ahead, where the geometry is known."""
     shape = (-1, 33, 2)
     said, true, weight = (x.reshape(shape)[:, :, 0] for x in (said, true, weight))
-    index = int(np.searchsorted(X_IDXS, distance))
-    share = (distance - X_IDXS[index - 1]) / (X_IDXS[index] - X_IDXS[index - 1])
-    error = said - true
-    signed = error[:, index - 1] * (1 - share) + error[:, index] * share
-    kept: Array = np.abs(signed)[weight[:, index] > 0]
-    return kept
+    known = weight[:, int(np.searchsorted(X_IDXS, distance))] > 0
+    return sideways_error(said[known], true[known], distance)
 
 
-def _path_errors(said: Array, true: Array, when: float = 2.0) -> Array:
-    """Sideways distance of the said path from the true one, where the car will be at `when`."""
+def _path_errors(said: Array, true: Array) -> Array:
     said, true = (x.reshape(-1, 33, 15) for x in (said, true))
-    errors = []
-    for ours, theirs in zip(said, true, strict=True):
-        at = np.interp(when, T_IDXS, theirs[:, 0])
-        # Compared at the same place ahead: being early or late is no error to the side.
-        rising = np.maximum.accumulate(ours[:, 0]) + np.arange(33) * 1e-6
-        errors.append(np.interp(at, rising, ours[:, 1]) - np.interp(when, T_IDXS, theirs[:, 1]))
-    return np.abs(np.array(errors))
+    return np.array([path_error(*pair) for pair in zip(said, true, strict=True)])
 
 
 def _samples(
