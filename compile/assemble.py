@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from compile.attribution import Attribution
 from compile.capture import Capture
+from compile.device import BUILD_OPTIONS
 from compile.emit import artifact_files, file_entries, kernel_path
 from compile.memory import ALIGNMENT, MemoryPlan
 from compile.samples import TURNS
@@ -35,10 +36,6 @@ from modeld.manifest import (
 from modeld.opencl import DeviceInfo
 
 Array = npt.NDArray[np.generic]
-
-# None: kernels carry their own pragmas, and tinygrad verified them without any. So PoCL also finds
-# in its own cache what tinygrad made it compile, instead of compiling everything again.
-BUILD_OPTIONS = ""
 
 _EXTENSION_PRAGMA = re.compile(r"#pragma OPENCL EXTENSION (\w+) *: *enable")
 

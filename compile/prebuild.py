@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyopencl as cl
 
 from compile.capture import Capture
+from compile.device import BUILD_OPTIONS
 from compile.workers import workers
 from modeld.opencl import list_devices
 
@@ -92,7 +93,7 @@ def _launch(task: _Task) -> None:
     queue = _queues[task.device]
     # The same way of building as tinygrad's and the runtime's, so that the cache key is the same.
     program = cl._cl._Program(queue.context, task.source.encode())
-    program._build(b"", queue.context.devices)
+    program._build(BUILD_OPTIONS.encode(), queue.context.devices)
     # tinygrad asks for the binary, for which PoCL compiles once more, for groups of any size.
     program.get_info(cl.program_info.BINARIES)
     kernel = cl.Kernel(cl.Program(program), task.kernel)

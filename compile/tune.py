@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyopencl as cl
 
+from compile.device import BUILD_OPTIONS
 from compile.kernels import conv, depthwise, epilogue
 from compile.kernels.conv import Convolution, Tile
 from compile.kernels.launch import Kernel
@@ -183,7 +184,7 @@ class DeviceTimer:
         buffers = [self._buffer(size) for size in _argument_elements(shape)]
         built = []
         for kernel in kernels:
-            program = cl.Program(self._context, kernel.source).build()
+            program = cl.Program(self._context, kernel.source).build(BUILD_OPTIONS)
             function = cl.Kernel(program, kernel.name)
             function.set_args(*buffers)
             built.append(function)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from compile.device import BUILD_OPTIONS
 from compile.kernels.launch import Kernel
 from compile.kernels.layout import BLOCKED, LANES, NHWC, pad_channels
 from modeld.opencl import select_device
@@ -31,7 +32,7 @@ class Bench:
         results = [np.full(shape, UNTOUCHED, np.float32) for shape in outputs]
         arrays = [np.ascontiguousarray(a, np.float32) for a in (*results, *inputs)]
         buffers = [cl.Buffer(self._context, flags, hostbuf=array) for array in arrays]
-        program = cl.Program(self._context, kernel.source).build()
+        program = cl.Program(self._context, kernel.source).build(BUILD_OPTIONS)
         function = cl.Kernel(program, kernel.name)
         function.set_args(*buffers)
         cl.enqueue_nd_range_kernel(self._queue, function, kernel.global_size, kernel.local_size)

@@ -111,3 +111,9 @@ def test_value_read_while_capturing_is_an_error_not_a_constant() -> None:
         capture(function, x=np.ones(4, np.float32))
     # The failed capture must not leave tinygrad capturing.
     np.testing.assert_array_equal((device_tensor(np.ones(2)) + 1).numpy(), [2, 2])
+
+
+def test_numbers_below_the_normal_range_are_zero() -> None:
+    x = np.full(16, 1e-30, np.float32)
+    run = capture(lambda t: {"y": t["x"] * 1e-9}, x=x)
+    np.testing.assert_array_equal(run.run({"x": x})["y"], np.zeros(16, np.float32))
