@@ -24,7 +24,7 @@ from compile.reference.topology import (
     stem_layers,
     trunk_layers,
 )
-from compile.training.driving.kernels.layers import LANES, depthwise, pointwise, stem
+from compile.training.driving.kernels.layers import LANES, dense, depthwise, pointwise, stem
 
 TensorWeights = Mapping[str, Tensor]
 
@@ -99,7 +99,8 @@ def _vision_by_kernels(weights: TensorWeights, topology: Topology, images: Tenso
         else:
             made[layer.name] = pointwise(source, weight, bias, made.get(layer.residual))
     maps = [made[name].permute(0, 3, 1, 2).flatten(1) for name in ("neck_3", "neck_4")]
-    return _dense(weights, "feature", maps[0].cat(maps[1], dim=1))
+    neck = maps[0].cat(maps[1], dim=1)
+    return dense(neck, weights["feature.weight"], weights["feature.bias"])
 
 
 def _dense(weights: TensorWeights, name: str, source: Tensor) -> Tensor:

@@ -202,6 +202,8 @@ class DrivingTrainer:
 
     def _clip_gradients(self) -> None:
         """Scale all gradients so that together they are not longer than `clip`."""
+        for parameter in self.optimizer.params:
+            parameter.grad = parameter.grad.contiguous()
         # One kernel each: all sums in one are more than OpenCL compilers take.
         squares = [p.grad.square().sum().contiguous() for p in self.optimizer.params]
         length = squares[0].stack(*squares[1:]).sum().sqrt()

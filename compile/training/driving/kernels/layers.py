@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tinygrad import Tensor
 
 from compile.reference.topology import IMAGE_CHANNELS, PIXEL_MEAN, PIXEL_SCALE
-from compile.training.driving.kernels.node import node
+from compile.training.driving.kernels.node import Gradient, node
 
 LANES = 16
 # Rows of one work-item, and of one partial sum: what a core's second cache holds well.
@@ -36,7 +36,11 @@ def _unpack(packed: Tensor) -> Tensor:
 
 
 def _product(
-    a: Tensor, packed: Tensor, extra: Sequence[Tensor] = (), relu: bool = False, gradient=None
+    a: Tensor,
+    packed: Tensor,
+    extra: Sequence[Tensor] = (),
+    relu: bool = False,
+    gradient: Gradient | None = None,
 ) -> Tensor:
     """a (M, K) times a packed (K, N), plus a bias and a residual."""
     (rows, inner), (panels, _, lanes) = a.shape, packed.shape
@@ -91,6 +95,19 @@ def _rectified(grad: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return before, sums.sum(0)
 
 
+def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (M, K) times weight (K, N), plus bias (N,); K and N are multiples of 16."""
+
+    def gradient(
+        grad: Tensor, y: Tensor, inputs: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        source, packed = inputs[:2]
+        back = _product(grad, _pack(_unpack(packed).T))
+        return back, _pack(_outer(source, grad)), grad.sum(0)
+
+    return _product(x, _pack(weight), [bias], gradient=gradient)
+
+
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None = None) -> Tensor:
     """relu(x W + bias + residual): x (N, H, W, CI), weight (CO, CI, 1, 1), bias (CO,)."""
     *place, inputs = x.shape
@@ -107,7 +124,7 @@ def pointwise(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None =
     ) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]:
         source, packed = inputs_[:2]
         before, sums = _rectified(grad, y)
-        back = _product(before, _pack(_unpack(packed).T).contiguous())
+        back = _product(before, _pack(_unpack(packed).T))
         found = (back, _pack(_outer(before, source).T), sums)
         return found if residual is None else (*found, before)
 
@@ -131,7 +148,12 @@ def _shape_values(x: Tensor, size: int, stride: int) -> dict[str, int | float | 
 
 
 def _filter(
-    x: Tensor, weights: Tensor, size: int, stride: int, bias: Tensor | None = None, gradient=None
+    x: Tensor,
+    weights: Tensor,
+    size: int,
+    stride: int,
+    bias: Tensor | None = None,
+    gradient: Gradient | None = None,
 ) -> Tensor:
     images, height, width, channels = x.shape
     values = _shape_values(x, size, stride) | {
@@ -151,7 +173,7 @@ def depthwise(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
 
     Of stride 1, or 2 with size 3; "same" padding.
     """
-    images, height, width, channels = x.shape
+    images, channels = x.shape[0], x.shape[-1]
     size = weight.shape[-1]
     blocks = channels // LANES
     packed = weight.reshape(blocks, LANES, size * size).permute(0, 2, 1)
@@ -161,7 +183,7 @@ def depthwise(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     ) -> tuple[Tensor, Tensor, Tensor]:
         source, weights = inputs[:2]
         if stride == 1:
-            back = _filter(grad, weights.flip(1).contiguous(), size, 1)
+            back = _filter(grad, weights.flip(1), size, 1)
         else:
             values = _shape_values(source, size, stride) | {"GRADIENT_OF_HALVING": 1}
             back = node(

@@ -8,7 +8,7 @@ from tinygrad import Tensor
 
 from compile.reference.topology import PIXEL_MEAN, PIXEL_SCALE, Topology
 from compile.reference.weights import seeded
-from compile.training.driving.kernels.layers import depthwise, pointwise, stem
+from compile.training.driving.kernels.layers import dense, depthwise, pointwise, stem
 from compile.training.driving.model import fits, to_tensors, vision, watched
 
 DEVICE = "CL"
@@ -60,6 +60,16 @@ def test_pointwise(inputs: int, outputs: int) -> None:
         _numbers(3, 8, 16, inputs),
         _numbers(outputs, inputs, 1, 1),
         _numbers(outputs),
+    )
+
+
+def test_dense() -> None:
+    _compare(
+        dense,
+        lambda x, w, b: x @ w + b,
+        _numbers(13, 48),
+        _numbers(48, 32),
+        _numbers(32),
     )
 
 
