@@ -27,9 +27,11 @@ from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
 from compile.prebuild import prebuild
+from compile.precision import measure_ranges, plan_half, summary, write_report
 from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
+from compile.values import HalfPlan
 from compile.verify import (
     SECOND_IMPLEMENTATIONS,
     CannotRunError,
@@ -49,6 +51,7 @@ from compile.warp import WARP_INPUTS, warp_program
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor
+from modeld.files import check_writable
 from modeld.manifest import Camera, Contract, FrozenInput, OutputError, Tensor, Tolerance
 from modeld.opencl import describe_device, select_device
 from modeld.selftest import check as self_test
@@ -82,6 +85,10 @@ class BuildRequest:
     name: str | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
     reference_inputs: Mapping[str, Array] = field(default_factory=dict)
+    # "float16": weights and what lies between kernels are rounded, sums are not.
+    dtype: str = "float32"
+    # Where to write the ranges of all tensors when `dtype` is float16.
+    range_report: Path | None = None
     # False: tinygrad's kernels alone.
     tuned: bool = True
     # A tuning file to read; with a budget it is brought up to date and written.
@@ -107,11 +114,12 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         seed: random_inputs(inputs, seed, request.reference_inputs, shuffled=n > 0)
         for n, seed in enumerate(SEEDS)
     }
-    kernels = own_kernels(
-        imported, device, request.tuned, request.tuning, request.tune_budget_s, progress
-    )
+    half = _half(imported, request, samples, progress)
+    # Ours compute with float32 alone.
+    tuned = request.tuned and half is None
+    kernels = own_kernels(imported, device, tuned, request.tuning, request.tune_budget_s, progress)
     progress.stage("generating kernels")
-    traced = _trace(kernels.model, imported, request, samples[SEEDS[0]], device, progress)
+    traced = _trace(kernels.model, imported, request, half, samples[SEEDS[0]], device, progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
@@ -126,7 +134,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     progress.stage("comparing with a second implementation")
     model = imported.model
     allowed = widest(
-        tolerances(outputs, is_quantised(model), is_half(model))
+        tolerances(outputs, is_quantised(model), is_half(model) or half is not None)
         for outputs in known.outputs.values()
     )
     errors = _second_opinion(imported, request, contract, known, allowed, progress)
@@ -142,7 +150,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         Parts(
             name=request.name or imported.name,
             source=imported.source,
-            flags=_flags(request),
+            flags=_flags(request, half),
             device=info,
             contract=contract,
             capture=traced.captured.program,
@@ -204,10 +212,31 @@ def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
     return [tensor for tensor in declared if tensor.name not in request.constants]
 
 
+def _half(
+    imported: ImportedModel,
+    request: BuildRequest,
+    samples: Mapping[int, Mapping[str, Array]],
+    progress: Progress,
+) -> HalfPlan | None:
+    """What to keep in float16, if anything; the report of ranges is written."""
+    if request.dtype == "float32":
+        if request.range_report:
+            raise ModeldError("--range-report is about --dtype float16; give both")
+        return None
+    check_writable(request.range_report)
+    ranges = measure_ranges(imported.model, imported.base_dir, request.constants, samples.values())
+    plan = plan_half(imported.model, ranges)
+    progress.note(summary(ranges))
+    if request.range_report:
+        write_report(request.range_report, ranges, plan)
+    return plan
+
+
 def _trace(
     model: onnx.ModelProto,
     imported: ImportedModel,
     request: BuildRequest,
+    half: HalfPlan | None,
     inputs: Mapping[str, Array],
     device: cl.Device,
     progress: Progress,
@@ -217,6 +246,7 @@ def _trace(
         base_dir=imported.base_dir,
         frozen=dict(request.constants),
         table=build_op_table() | make_table(kernel_ops()),
+        half=half,
     )
 
     def function(tensors: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
@@ -333,10 +363,14 @@ def _digest(known: Known) -> str:
     return digest.hexdigest()
 
 
-def _flags(request: BuildRequest) -> dict[str, str]:
+def _flags(request: BuildRequest, half: HalfPlan | None) -> dict[str, str]:
     flags = {f"dim {name}": str(value) for name, value in request.dims.items()}
     if not request.tuned:
         flags["tuned"] = "no"
+    if half is not None:
+        flags["dtype"] = "float16"
+        if half.kept:
+            flags["float32"] = " ".join(sorted(half.kept))
     if request.cameras:
         flags["camera"] = " ".join(camera.name for camera in request.cameras)
     return flags

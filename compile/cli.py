@@ -108,6 +108,19 @@ def _parser() -> argparse.ArgumentParser:
         help="inputs by name for the first known run, where random ones are out of range",
     )
     build.add_argument(
+        "--dtype",
+        choices=("float32", "float16"),
+        default="float32",
+        help="how weights and values between kernels are stored; float16 halves them, takes "
+        "tinygrad's kernels, and leaves arithmetic and sums in float32",
+    )
+    build.add_argument(
+        "--range-report",
+        type=Path,
+        metavar="FILE.tsv",
+        help="with --dtype float16: what every tensor held in the known runs, and how it is kept",
+    )
+    build.add_argument(
         "--no-tuned", action="store_true", help="tinygrad's kernels alone, for comparison"
     )
     build.add_argument(
@@ -319,6 +332,8 @@ def _build(args: argparse.Namespace) -> int:
         name=args.name,
         constants=load_constants(args.const),
         reference_inputs=load_arrays(args.reference_inputs) if args.reference_inputs else {},
+        dtype=args.dtype,
+        range_report=args.range_report,
         tuned=not args.no_tuned,
         tuning=args.tuning,
         tune_budget_s=args.tune,

@@ -6,6 +6,76 @@ from compile.importer import all_nodes
 
 _QUANTISING = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
 
+# One result for each element, computed where the operand is.
+ELEMENTWISE = frozenset(
+    {
+        "Abs",
+        "Add",
+        "BatchNormalization",
+        "Cast",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Div",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Greater",
+        "GreaterOrEqual",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Max",
+        "Min",
+        "Mish",
+        "Mul",
+        "Neg",
+        "PRelu",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Sigmoid",
+        "Sign",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Swish",
+        "Tanh",
+        "ThresholdedRelu",
+        "Where",
+    }
+)
+
+# The same elements at other places.
+MOVEMENT = frozenset(
+    {
+        "Concat",
+        "DepthToSpace",
+        "Dropout",
+        "Expand",
+        "Flatten",
+        "Identity",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+
 
 def is_quantised(model: onnx.ModelProto) -> bool:
     """True where the model rounds to integers on the way, so that ties can fall either way."""

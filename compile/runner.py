@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
-from tinygrad import Device, Tensor
+from tinygrad import Device, Tensor, dtypes
 from tinygrad.helpers import Metadata
 from tinygrad.tensor import _METADATA
 
@@ -36,6 +36,7 @@ from compile.ops.registry import (
 )
 from compile.values import (
     DeviceConstants,
+    HalfPlan,
     array_of,
     attributes_of,
     frozen_arrays,
@@ -84,6 +85,7 @@ class GraphRunner:
         base_dir: Path | None = None,
         frozen: Mapping[str, Any] | None = None,
         table: OpTable | None = None,
+        half: HalfPlan | None = None,
     ) -> None:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
@@ -93,7 +95,8 @@ class GraphRunner:
         self._types = ValueTypes(model)
         self._model = model
         self._graph = model.graph
-        self.constants = DeviceConstants()
+        self._rounded = half.stored if half else frozenset()
+        self.constants = DeviceConstants(None if half is None else half.kept)
         self._nodes: dict[int, list[_Node]] = {}
         self._initializers: dict[int, dict[str, Array]] = {}
         self._folded: dict[tuple[str, str], list[Array] | None] = {}
@@ -171,7 +174,15 @@ class GraphRunner:
                 results = self._run_node(node, environment, scope)
             for name, value in zip(node.proto.output, results, strict=False):
                 if name:
-                    environment[name] = value
+                    environment[name] = self._stored(name, value)
+
+    def _stored(self, name: str, value: Value) -> Value:
+        """`value` as it comes back from memory, where it lies in float16."""
+        if name not in self._rounded or not isinstance(value, Tensor):
+            return value
+        if value.dtype != dtypes.float32:
+            return value
+        return value.cast(dtypes.float16).contiguous().cast(dtypes.float32)
 
     def _run_node(self, node: _Node, environment: Environment, scope: str) -> Sequence[Value]:
         values = [self._value(environment, name, node.label) for name in node.proto.input]

@@ -1,7 +1,8 @@
 """Between ONNX, numpy and tinygrad: element types, attributes, and constants on the device."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -97,6 +98,14 @@ def attributes_of(node: onnx.NodeProto, base_dir: Path | None) -> dict[str, Any]
     return result
 
 
+@dataclass(frozen=True)
+class HalfPlan:
+    """Which float32 values lie in float16: those `stored`, and constants but the `kept` ones."""
+
+    stored: frozenset[str]
+    kept: frozenset[str]
+
+
 class DeviceConstants:
     """Arrays known at build time as tensors, each uploaded once.
 
@@ -105,7 +114,9 @@ class DeviceConstants:
     `named` lists (first name given, tensor) of each buffer in order of appearance.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, float32: Collection[str] | None = None) -> None:
+        """With `float32`, all float32 arrays but those of these names lie there in float16."""
+        self._float32 = float32
         self.named: list[tuple[str, Tensor]] = []
         self._by_identity: dict[int, tuple[Array, Tensor]] = {}
         self._by_content: dict[tuple[bytes, str, tuple[int, ...]], Tensor] = {}
@@ -116,7 +127,9 @@ class DeviceConstants:
         if known is not None:
             return known[1]
         tensor = self._uniform(array)
-        if tensor is None:
+        if tensor is None and self._is_rounded(name, array):
+            tensor = self.stored(name, array.astype(np.float16)).cast(dtypes.float32)
+        elif tensor is None:
             tensor = self.stored(name, array)
         # The array is kept alive: its id is the key.
         self._by_identity[id(array)] = (array, tensor)
@@ -134,6 +147,12 @@ class DeviceConstants:
             self._by_content[key] = made
             self.named.append((name, made))
         return self._by_content[key]
+
+    def _is_rounded(self, name: str, array: Array) -> bool:
+        if self._float32 is None or array.dtype != np.float32 or name in self._float32:
+            return False
+        # Computed at build time, it may be outside the measured ranges.
+        return bool(np.abs(array).max() <= np.finfo(np.float16).max)
 
     @staticmethod
     def _uniform(array: Array) -> Tensor | None:

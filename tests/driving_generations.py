@@ -130,6 +130,8 @@ def _strides(shape: Shape) -> list[tuple[int, int, int]]:
         return [(2, 3, 32), (3, 5, 64)]
     if len(shape) == 4:
         return [(2, 5, 16), (3, 7, 128)]
+    if shape[-1] > 100_000:
+        return [(1, 11, 32768)]
     return [(2, 7, 64)] if shape[-1] == 512 else []
 
 
