@@ -41,6 +41,13 @@ class FrameAnswer(Protocol):
         """Device to host."""
 
 
+class Ended(Protocol):
+    """Tells the loop when to end, as a `threading.Event` does."""
+
+    def is_set(self) -> bool:
+        """Asked once a turn; must not wait."""
+
+
 class FrameExecutor(Protocol):
     """Runs the network on a pair of frames; recurrent state lives inside."""
 

@@ -4,14 +4,13 @@ Everything it works with is handed in: executor, cameras, messages, clock, healt
 another board replaces those and nothing here.
 """
 
-import threading
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from modeld.action import ActionPolicy
-from modeld.boundary import FrameExecutor, Inputs, Outputs
+from modeld.boundary import Ended, FrameExecutor, Inputs, Outputs
 from modeld.calibration import Calibration, DeviceCameras, Intrinsics, device_cameras
 from modeld.cameras.frame import EndOfStreamError, Frame, FrameSource
 from modeld.cameras.pairing import FramePair, FramePairer
@@ -89,7 +88,7 @@ class Daemon:
         meta = slices["meta"]
         self._filler = MessageFiller(meta[1] - meta[0])
 
-    def run(self, stop: threading.Event, frames: int | None = None) -> int:
+    def run(self, stop: Ended, frames: int | None = None) -> int:
         """Turn until `stop` is set, the recording ends, or `frames` turns were published.
 
         Returns the number of turns published. Raises ModeldError when the device fails, or when

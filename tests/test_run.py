@@ -210,6 +210,36 @@ def test_one_camera_devices(daemon: Process, stream: int) -> None:
     assert daemon.stop() == 0
 
 
+def test_a_camera_that_comes_late_and_goes_again(daemon: Process) -> None:
+    ready(daemon)
+    first = start_cameras(daemon, NARROW_ROAD)
+    assert daemon.answer(first, NARROW_ROAD).modelV2.frameIdExtra == first
+    assert "cameras at" in daemon.text()
+    daemon.server.add_stream(WIDE_ROAD, LAYOUT)
+    daemon.until("both", lambda: "narrow and wide" in daemon.text())
+    daemon.until("its reader", lambda: daemon.server.reader_count(WIDE_ROAD))
+    # One slot a stream, however often it was opened.
+    assert daemon.server.reader_count(NARROW_ROAD) == 1
+    daemon.server.send(WIDE_ROAD, picture(first + 9))
+    for frame_id in range(first + 10, first + 30):
+        event = daemon.answer(frame_id, WIDE_ROAD, NARROW_ROAD)
+        assert event.modelV2.frameIdExtra == frame_id
+
+    daemon.server.close()
+    daemon.server = VisionIpcServer(VisionIpcConfig(prefix=daemon.prefix))
+    daemon.server.add_stream(WIDE_ROAD, LAYOUT)
+    daemon.server.start()
+    daemon.until("one", lambda: re.search("cameras at .*: wide$", daemon.text(), re.MULTILINE))
+    daemon.until("its reader", lambda: daemon.server.reader_count(WIDE_ROAD))
+    assert daemon.answer(first + 40, WIDE_ROAD).modelV2.frameIdExtra == first + 40
+    assert daemon.stop() == 0
+    told = []
+    while (event := daemon.receive("modeldHealth")) is not None:
+        told.append(event.modeldHealth)
+    assert told[-1].counters.reconnects >= 1
+    assert told[-1].counters.frames >= 22
+
+
 def test_stop_while_waiting_for_cameras(daemon: Process) -> None:
     ready(daemon)
     assert daemon.stop() == 0

@@ -12,17 +12,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeld import selftest
 from modeld.artifact import Artifact, refused
+from modeld.boundary import Ended
 from modeld.cameras.frame import FrameSource
-from modeld.cameras.visionipc.paths import VisionIpcConfig
-from modeld.cameras.visionipc.source import CameraSearch, VisionIpcSource
 from modeld.clock import Clock, SystemClock
 from modeld.commands import options
+from modeld.commands.cameras import camera_counts, camera_server, camera_sources
 from modeld.commands.signals import finishing_on_signals
 from modeld.config import Config, load_config
 from modeld.constants import MODEL_RUN_HZ
@@ -30,7 +30,6 @@ from modeld.counts import Count
 from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon, check_contract
 from modeld.errors import ArtifactRefusedError, ModeldError
 from modeld.executor import Executor
-from modeld.frame_buffers import FrameBuffers
 from modeld.health import Health, HealthTimer, Identity, State, fill_health
 from modeld.messaging import MergedTransport, PubMaster, SubMaster, Transport, ZmqTransport
 from modeld.notify import notifier_of
@@ -44,7 +43,6 @@ if TYPE_CHECKING:  # files are decoded only by those who ask for it
 
 HEALTH = "modeldHealth"
 VISIONIPC = "visionipc"
-_SEARCH_S = 0.5
 # Flags that have a meaning with one kind of source only.
 _OF_CAMERAS, _OF_RECORDINGS = ("server", "prefix"), ("camera", "sidecar", "rate")
 
@@ -131,11 +129,7 @@ def _check_flags(args: argparse.Namespace) -> None:
                 f"--{flag} is for {'recordings' if real else 'camera servers'}, and the frames "
                 f"come from {args.source}; leave it out, or give another --source"
             )
-    _cameras(args)
-
-
-def _cameras(args: argparse.Namespace) -> VisionIpcConfig:
-    return VisionIpcConfig(args.server or "camerad", args.prefix or "")
+    camera_server(args)
 
 
 def _serve(
@@ -153,20 +147,40 @@ def _serve(
     pub = PubMaster(PUBLISHED, wire, health.clock)
     executor = _load(args, artifact, health)
     health.ready()
-    source: FrameSource | None = recording or _wait_for_cameras(args, stop, health)
-    if source is None:
+    looks = partial(_look, executor, sub, pub, health, config)
+    # Last, when every helper thread exists: they must not inherit core and priority.
+    prepare = cache(lambda: health.add_standing(*enter_realtime(config.realtime)))
+    if recording is not None:
+        with closing(recording):
+            prepare()
+            looks(recording, stop, args.frames)
+            for remark in recording.remarks():
+                logging.getLogger(__name__).warning("%s", remark)
         return
-    health.camera_counts = partial(_camera_counts, source, executor.frame_buffers)
-    try:
-        daemon = Daemon(executor, source, sub, pub, health.clock, health, config)
-        # Last, when every helper thread exists: they must not inherit core and priority.
-        problems = enter_realtime(config.realtime)
-        health.add_standing(*problems)
-        daemon.run(stop, args.frames)
-        for remark in recording.remarks() if recording is not None else ():
-            logging.getLogger(__name__).warning("%s", remark)
-    finally:
-        source.close()
+    left = args.frames
+    for source, until in camera_sources(camera_server(args), stop, health):
+        prepare()
+        answered = looks(source, until, left)
+        left = None if left is None else left - answered
+        if left == 0 or stop.is_set():
+            return
+        executor.reset()
+
+
+def _look(
+    executor: Executor,
+    sub: SubMaster,
+    pub: PubMaster,
+    health: Health,
+    config: Config,
+    source: FrameSource,
+    until: Ended,
+    frames: int | None,
+) -> int:
+    """Answer the source's frames; how many were answered."""
+    health.camera_counts = partial(camera_counts, source, executor.frame_buffers)
+    daemon = Daemon(executor, source, sub, pub, health.clock, health, config)
+    return daemon.run(until, frames)
 
 
 def _configuration(args: argparse.Namespace) -> Config:
@@ -241,31 +255,6 @@ def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Execu
         cache.misses,
     )
     return executor
-
-
-def _wait_for_cameras(
-    args: argparse.Namespace, stop: threading.Event, health: Health
-) -> VisionIpcSource | None:
-    """The road cameras, or None when stopped before they came."""
-    config = _cameras(args)
-    search = CameraSearch(config, health.clock)
-    with closing(search):
-        while not stop.is_set():
-            source = search.poll(_SEARCH_S)
-            if source is not None:
-                return source
-            health.enter(health.state, f"waiting for cameras at {config.socket_path}")
-    return None
-
-
-def _camera_counts(source: FrameSource, buffers: FrameBuffers) -> dict[Count, int]:
-    streams = source.counters.values() if isinstance(source, VisionIpcSource) else ()
-    return {
-        Count.FRAMES_IN_PLACE: buffers.used_in_place,
-        Count.FRAMES_COPIED: buffers.copied,
-        Count.RECONNECTS: sum(stream.reconnected for stream in streams),
-        Count.REJECTED_FRAMES: sum(stream.rejected for stream in streams),
-    }
 
 
 def _publish_health(pub: PubMaster, health: Health) -> None:

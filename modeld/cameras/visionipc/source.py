@@ -18,6 +18,10 @@ POLL_S = 0.1
 # How long a server may take from its first road camera to its second.
 SETTLE_S = 1.0
 _BEGIN_S = 0.05
+# How often a server is asked whether its cameras are still the same; see `CameraWatch`.
+_ASK_AGAIN_NS = 1_000_000_000
+# The road cameras' streams, by the names that a source has for them.
+ROAD = {"narrow": NARROW_ROAD, "wide": WIDE_ROAD}
 
 
 class VisionIpcSource:
@@ -68,14 +72,44 @@ class VisionIpcSource:
         self.connect(_BEGIN_S)
 
 
+class StreamList:
+    """Asks a server which streams it has, as often as it is polled, one question at a time."""
+
+    def __init__(self, config: VisionIpcConfig) -> None:
+        self._path = config.socket_path
+        self._kind = STREAM_LIST
+        self._question = Question(self._path, self._kind)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the server has been asked and has not answered yet."""
+        return self._question.pending
+
+    def poll(self, timeout_s: float) -> frozenset[int] | None:
+        """The streams, or None while there is no server or no answer after `timeout_s`."""
+        answer = self._question.poll(timeout_s)
+        if answer is None:
+            return None
+        streams = unpack_streams(answer)
+        answer.close()
+        if streams is None:
+            # Servers of another age take this question for a stream that they do not have.
+            self._kind = OLDER_STREAM_LIST if self._kind == STREAM_LIST else STREAM_LIST
+            self._question = Question(self._path, self._kind)
+        return streams
+
+    def close(self) -> None:
+        """Leave the server."""
+        self._question.close()
+
+
 class CameraSearch:
     """Waits for road cameras. `poll` it until it returns a source, then `close` it."""
 
     def __init__(self, config: VisionIpcConfig, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._kind = STREAM_LIST
-        self._question = Question(config.socket_path, self._kind)
+        self._list = StreamList(config)
         self._settled_ns: int | None = None
         self.streams: frozenset[int] = frozenset()
 
@@ -97,20 +131,12 @@ class CameraSearch:
 
     def close(self) -> None:
         """Leave the server."""
-        self._question.close()
+        self._list.close()
 
     def _ask(self, timeout_s: float) -> None:
-        answer = self._question.poll(timeout_s)
-        if answer is None:
-            return
-        streams = unpack_streams(answer)
-        answer.close()
+        streams = self._list.poll(timeout_s)
         if streams is not None:
             self.streams = streams
-            return
-        # Servers of another age take this question for a stream that they do not have.
-        self._kind = OLDER_STREAM_LIST if self._kind == STREAM_LIST else STREAM_LIST
-        self._question = Question(self._config.socket_path, self._kind)
 
     def _ready(self) -> bool:
         road = self.streams & {NARROW_ROAD, WIDE_ROAD}
@@ -121,6 +147,60 @@ class CameraSearch:
         if self._settled_ns is None:
             self._settled_ns = now + round(SETTLE_S * 1e9)
         return now >= self._settled_ns
+
+
+class CameraWatch:
+    """Notices when a server's road cameras are no longer those of a source, more or fewer.
+
+    Ask `changed` in every turn: it never waits. The server is asked at most once a second,
+    and not at all while frames of both cameras come. Then `close` it.
+    """
+
+    def __init__(self, config: VisionIpcConfig, source: VisionIpcSource, clock: Clock) -> None:
+        self._clock = clock
+        self._source = source
+        self._used = frozenset(ROAD[name] for name in source.counters)
+        self._list = StreamList(config)
+        self._ask_ns = clock.monotonic_ns() + _ASK_AGAIN_NS
+        self._received: list[int] = []
+        # What the last answer told, if it was another set than the one in use.
+        self._other: frozenset[int] | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the server has been asked and has not answered yet."""
+        return self._list.pending
+
+    def changed(self) -> bool:
+        """Whether two answers in a row told of the same other road cameras."""
+        if not self.pending and not self._due():
+            return False
+        streams = self._list.poll(0.0)
+        if streams is None:
+            return False
+        road = streams & frozenset(ROAD.values())
+        before, self._other = self._other, road if road and road != self._used else None
+        return self._other is not None and self._other == before
+
+    def close(self) -> None:
+        """Leave the server."""
+        self._list.close()
+
+    def _due(self) -> bool:
+        now = self._clock.monotonic_ns()
+        if now < self._ask_ns:
+            return False
+        self._ask_ns = now + _ASK_AGAIN_NS
+        before, self._received = (
+            self._received,
+            [c.received for c in self._source.counters.values()],
+        )
+        flowing = len(before) == len(ROAD) and all(
+            a < b for a, b in zip(before, self._received, strict=True)
+        )
+        if flowing:
+            self._other = None
+        return not flowing
 
 
 def open_cameras(config: VisionIpcConfig, timeout_s: float) -> VisionIpcSource:

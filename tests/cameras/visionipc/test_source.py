@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -12,6 +13,7 @@ from modeld.cameras.visionipc.server import VisionIpcServer
 from modeld.cameras.visionipc.source import (
     SETTLE_S,
     CameraSearch,
+    CameraWatch,
     VisionIpcSource,
     open_cameras,
 )
@@ -113,6 +115,89 @@ def test_a_server_may_come_later(
     source = cameras.poll(5)
     assert source is not None
     source.close()
+
+
+class Watched:
+    """A source on a server, watched, and seconds that pass at will."""
+
+    def __init__(self, config: VisionIpcConfig, *streams: int) -> None:
+        self.clock = FakeClock()
+        self.source = VisionIpcSource(config, frozenset(streams))
+        self.watch = CameraWatch(config, self.source, self.clock)
+
+    def changed_within(self, seconds: int) -> bool:
+        for _ in range(10 * seconds):
+            self.clock.sleep(0.1)
+            if self.watch.changed() or self.answered_changed():
+                return True
+        return False
+
+    def answered_changed(self) -> bool:
+        """The server answers in a thread of its own; real time passes until it has."""
+        deadline = time.monotonic() + 10
+        while self.watch.pending and time.monotonic() < deadline:
+            if self.watch.changed():
+                return True
+        return False
+
+
+@pytest.fixture
+def watched(config: VisionIpcConfig, keep: ExitStack) -> Callable[..., Watched]:
+    def make(*streams: int) -> Watched:
+        found = Watched(config, *streams)
+        keep.callback(found.source.close)
+        keep.callback(found.watch.close)
+        return found
+
+    return make
+
+
+def test_another_camera_is_noticed(
+    server: VisionIpcServer, watched: Callable[..., Watched]
+) -> None:
+    server.add_stream(NARROW_ROAD, LAYOUT)
+    server.add_stream(CABIN, LAYOUT)
+    server.start()
+    one = watched(NARROW_ROAD)
+    assert not one.changed_within(10)
+    server.add_stream(WIDE_ROAD, LAYOUT)
+    assert not one.changed_within(1)  # a server may still be adding streams
+    assert one.changed_within(2)
+    assert not watched(NARROW_ROAD, WIDE_ROAD).changed_within(10)
+
+
+def test_a_camera_that_is_gone_is_noticed(
+    server: VisionIpcServer, watched: Callable[..., Watched]
+) -> None:
+    both = watched(NARROW_ROAD, WIDE_ROAD)
+    assert not both.changed_within(10)  # no server: one that starts again has the same cameras
+    server.add_stream(CABIN, LAYOUT)
+    server.start()
+    assert not both.changed_within(10)
+    server.add_stream(WIDE_ROAD, LAYOUT)
+    assert both.changed_within(3)
+
+
+def test_nobody_is_asked_while_both_cameras_give_frames(
+    config: VisionIpcConfig, keep: ExitStack, watched: Callable[..., Watched]
+) -> None:
+    asked: list[int] = []
+
+    def answer(question: int) -> Answer | None:
+        asked.append(question)
+        return Answer(bytes([2, 0, 0, 0]), ())
+
+    keep.callback(Listener(config.socket_path, answer).close)
+    both = watched(NARROW_ROAD, WIDE_ROAD)
+    assert not both.changed_within(1)
+    asked.clear()
+    for _ in range(20):
+        for counters in both.source.counters.values():
+            counters.received += 1
+        assert not both.changed_within(1)
+    assert asked == []
+    assert both.changed_within(3)
+    assert len(asked) == 2
 
 
 def test_no_server_is_named(config: VisionIpcConfig) -> None:
