@@ -24,6 +24,7 @@ from modeld.constants import (
     PLAN_HYPOTHESES,
     PLAN_WIDTH,
     ROAD_EDGES,
+    Desire,
 )
 from modeld.errors import ModeldError
 
@@ -142,19 +143,21 @@ _REQUIRED: tuple[tuple[_Head, ...], ...] = (
     (_Gaussian("road_edges", (ROAD_EDGES, IDX_N, 2)),),
     (_Gaussian("lead", (LEADS, *_LEAD)), _Mixture("lead", _LEAD, LEAD_HYPOTHESES, LEADS)),
     (_Probabilities("lead_prob", (LEADS,)),),
-    (_Choice("desire_state", (DESIRE_LEN,)),),
     (_Choice("desire_pred", (DESIRE_PREDICTIONS, DESIRE_LEN)),),
     (_Probabilities("meta", tuple(META_LAYOUTS)),),
     (_Gaussian("pose", (6,)),),
     (_Gaussian("wide_from_device_euler", (3,)),),
     (_Gaussian("road_transform", (6,)),),
 )
-# Heads that only some networks have: commands, and the pose in simulation.
+# Heads that only some networks have: the present manoeuvre, commands, and the pose in simulation.
 _OPTIONAL: tuple[tuple[_Head, ...], ...] = (
+    (_Choice("desire_state", (DESIRE_LEN,)),),
     (_Gaussian("action", (2,)),),
     (_Gaussian("desired_curvature", (1,)),),
     (_Gaussian("sim_pose", (6,)),),
 )
+
+_NO_MANOEUVRE = np.eye(DESIRE_LEN, dtype=np.float32)[Desire.NONE]
 
 
 class OutputParser:
@@ -162,7 +165,7 @@ class OutputParser:
 
     `slices` maps head names to (start, stop) below `size`, the length of the vector. Raises
     ModeldError naming every head that the messages need and the network lacks, or the head whose
-    width fits no known form.
+    width fits no known form. A network without `desire_state` is one that sees no manoeuvre.
     """
 
     def __init__(self, slices: Mapping[str, tuple[int, int]], size: int) -> None:
@@ -195,6 +198,7 @@ class OutputParser:
         """
         flat = vector.reshape(self._size)
         outputs: dict[str, Array] = {name: flat[where] for name, where in self._raw}
+        outputs["desire_state"] = _NO_MANOEUVRE.copy()
         for where, head in self._heads:
             head.parse(flat[where], outputs)
         return outputs
