@@ -3,10 +3,14 @@
 A batch is a function of (seed, number) alone, so a run that resumes sees what it would have seen.
 """
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, fields
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
+from threading import Thread
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +128,17 @@ def _cropped(random: np.random.Generator, camera: Intrinsics) -> Intrinsics:
     return Intrinsics(width, height, camera.focal, camera.width / 2 - left, camera.height / 2 - top)
 
 
+def _live_with_the_parent() -> None:
+    """Set up a worker: it ends with its parent, also a killed one, and not by Ctrl-C before it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_after, args=(parent_process(),), daemon=True).start()
+
+
+def _end_after(process: BaseProcess) -> None:
+    process.join()
+    os._exit(1)
+
+
 class BatchStream:
     """Batches from `first` on, made ahead by `workers` processes; 0 makes them here."""
 
@@ -132,7 +147,11 @@ class BatchStream:
         self._shape = (sequences, steps)
         # Forking a process that has a GPU open breaks it.
         self._pool = (
-            ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers else None
+            ProcessPoolExecutor(
+                workers, mp_context=get_context("spawn"), initializer=_live_with_the_parent
+            )
+            if workers
+            else None
         )
         self._waiting: list[Future[Batch]] = []
         self._depth = _AHEAD * workers

@@ -1,5 +1,12 @@
 """Batches, targets and metrics: right places, right values, the same again."""
 
+import os
+import select
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -18,11 +25,35 @@ from compile.training.driving.targets import (
 from modeld.replay.road.drive import Drive
 from modeld.replay.road.truth import truth_of
 
+ROOT = Path(__file__).parents[4]
+
 
 def test_a_batch_is_a_function_of_seed_and_number() -> None:
     first, again, other = (make_batch(3, number, 2, 3).arrays() for number in (5, 5, 6))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["scenes"], other["scenes"])
+
+
+def test_workers_make_the_same_batches_and_end_with_a_killed_parent() -> None:
+    script = (
+        "from compile.training.driving.data import BatchStream\n"
+        "import multiprocessing, time, zlib\n"
+        "if __name__ == '__main__':\n"
+        "    batch = next(BatchStream(3, 5, 1, 2, workers=1))\n"
+        "    (worker,) = multiprocessing.active_children()\n"
+        "    print(worker.pid, zlib.crc32(batch.scenes.tobytes()), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        worker, made = map(int, process.stdout.readline().split())
+        descriptor = os.pidfd_open(worker)
+        process.kill()
+    # Readable once the worker has ended.
+    assert select.select([descriptor], [], [], 30)[0]
+    os.close(descriptor)
+    assert made == zlib.crc32(make_batch(3, 5, 1, 2).scenes.tobytes())
 
 
 def test_shapes_and_finiteness() -> None:
