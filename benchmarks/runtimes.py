@@ -22,7 +22,7 @@ from modeld.errors import ModeldError
 from modeld.executor import Executor
 from modeld.manifest import REFERENCE_FILE
 from modeld.opencl import list_devices
-from modeld.selftest import named
+from modeld.selftest import named, with_heads
 from modeld.verdict import DEGRADING
 
 TIMEOUT_S = 900
@@ -49,9 +49,11 @@ def compare(artifact: Artifact, executor: Executor) -> Iterator[Row]:
         inputs = named(stored, f"{seed}/input/")
         for _ in range(reference.turns):
             outputs = executor.run("run_model", inputs)
+        contract = artifact.manifest.contract
+        known = with_heads(contract, named(stored, f"{seed}/output/"))
+        given = with_heads(contract, outputs)
         for tolerance in reference.tolerances:
-            expected = stored[f"{seed}/output/{tolerance.output}"]
-            values = outputs[tolerance.output]
+            expected, values = known[tolerance.output], given[tolerance.output]
             wanted = expected.astype(np.float64)
             difference = np.abs(values.astype(np.float64) - wanted)
             allowed = float(tolerance.absolute) + float(tolerance.relative) * np.abs(wanted)

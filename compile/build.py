@@ -17,6 +17,7 @@ from compile.capture import Capture, CapturedRun, device_tensor, materialize
 from compile.contract import declared_tensor, read_interface, recognise
 from compile.coverage import check_coverage
 from compile.device import use_device
+from compile.double import DoubleReference
 from compile.emit import check_target, staged, write_artifact
 from compile.importer import ImportedModel, import_model
 from compile.kernels import kernel_ops
@@ -35,8 +36,10 @@ from compile.values import HalfPlan
 from compile.verify import (
     SECOND_IMPLEMENTATIONS,
     CannotRunError,
+    Comparison,
     Known,
     OnnxRuntime,
+    RunFunction,
     SecondImplementation,
     compare_with,
     require_equal,
@@ -52,9 +55,10 @@ from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor
 from modeld.files import check_writable
-from modeld.manifest import Camera, Contract, FrozenInput, OutputError, Tensor, Tolerance
+from modeld.manifest import Camera, Contract, FrozenInput, Tensor, Tolerance
 from modeld.opencl import describe_device, select_device
 from modeld.selftest import check as self_test
+from modeld.selftest import with_heads
 
 Array = npt.NDArray[np.generic]
 
@@ -134,11 +138,13 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     progress.stage("comparing with a second implementation")
     model = imported.model
     allowed = widest(
-        tolerances(outputs, is_quantised(model), is_half(model) or half is not None)
+        tolerances(
+            with_heads(contract, outputs), is_quantised(model), is_half(model) or half is not None
+        )
         for outputs in known.outputs.values()
     )
-    errors = _second_opinion(imported, request, contract, known, allowed, progress)
-    if not (errors and request.reference_inputs):
+    compared = _second_opinion(imported, request, contract, known, allowed, progress)
+    if not (compared.errors and request.reference_inputs):
         # For inputs from the user, a second implementation that gives the same settles it.
         require_seeds_differ(known, _dependent_outputs(traced.captured.program))
     attribution = _attribute(imported, request, traced.captured, samples[SEEDS[0]])
@@ -159,8 +165,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
             warps=[warp_program(c, plan.bindings, info.device_class) for c in contract.cameras],
             known=known,
             digest=_digest(known),
-            tolerances=allowed,
-            errors=errors,
+            tolerances=compared.tolerances,
+            errors=compared.errors,
             tuning_sha256=kernels.tuning_sha256,
         )
     )
@@ -304,7 +310,12 @@ def _second_opinion(
     known: Known,
     allowed: tuple[Tolerance, ...],
     progress: Progress,
-) -> tuple[OutputError, ...]:
+) -> Comparison:
+    def exact() -> RunFunction:
+        progress.note("differences are large, asking for the truth")
+        truth = DoubleReference(imported.model, imported.base_dir)
+        return lambda inputs: truth({**inputs, **request.constants})
+
     for implementation in SECOND_IMPLEMENTATIONS:
         try:
             second = implementation(imported.model, imported.base_dir)
@@ -314,10 +325,10 @@ def _second_opinion(
             ) -> dict[str, Array]:
                 return with_declared_rows(imported.model, second({**inputs, **request.constants}))
 
-            return compare_with(run, second.name, contract, known, TURNS, allowed)
+            return compare_with(run, second.name, contract, known, TURNS, allowed, exact)
         except CannotRunError as error:
             progress.note(f"left out: {error}")
-    return ()
+    return Comparison((), allowed)
 
 
 def _attribute(

@@ -26,6 +26,9 @@ REFERENCE_FILE = "reference.safetensors"
 SIGNATURE_FILE = "manifest.sig"
 KERNELS_DIRECTORY = "kernels"
 
+# The output of a driving network that `Contract.output_slices` cuts into heads.
+OUTPUT_VECTOR = "outputs"
+
 
 class FormatVersionError(ModeldError):
     """The manifest is of a format version that this runtime does not read."""
@@ -241,9 +244,17 @@ class Weight:
     bytes: int
 
 
+def head_name(head: Slice) -> str:
+    """What tolerances and errors call a head of the flat vector."""
+    return f"{OUTPUT_VECTOR}.{head.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Allowed difference to the reference: |x - r| <= absolute + relative * |r|, as decimals."""
+    """Allowed difference to the reference: |x - r| <= absolute + relative * |r|, as decimals.
+
+    `output` is an output's name, or `outputs.HEAD` for a head of the flat vector.
+    """
 
     output: str
     absolute: str

@@ -1,5 +1,6 @@
 """The gates: each passes what is right and names what is wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,15 @@ import pytest
 from onnx_models import QueueModel, conv_model, queue_model
 
 from compile.capture import Capture, Launch, Operand, Storage
+from compile.double import DoubleReference
 from compile.samples import random_inputs
 from compile.verify import (
     CannotRunError,
+    Comparison,
     Known,
     OnnxReference,
     OnnxRuntime,
+    RunFunction,
     compare_with,
     largest_difference,
     require_equal,
@@ -25,7 +29,8 @@ from compile.verify import (
     with_all_values,
 )
 from modeld.errors import ModeldError
-from modeld.manifest import Contract, StatePair, Tensor, Tolerance
+from modeld.manifest import Contract, Slice, StatePair, Tensor, Tolerance
+from modeld.selftest import with_heads
 
 CONTRACT = Contract(
     "generic",
@@ -137,25 +142,76 @@ def test_range_and_difference_with_non_finite_values() -> None:
     assert largest_difference(np.zeros(0), np.zeros(0)) == 0.0
 
 
-def test_second_implementation(tmp_path: Path) -> None:
-    def known(shift: float) -> Known:
-        x = np.array([1, 2], np.float32)
-        return Known({7: {"x": x}}, {7: {"y": 4 * x + np.float32(shift)}})
+def known(shift: float) -> Known:
+    x = np.array([1, 2], np.float32)
+    return Known({7: {"x": x}}, {7: {"y": 4 * x + np.float32(shift)}})
 
-    allowed = (Tolerance("y", "0.5", "0"),)
-    (error,) = compare_with(accumulate, "numpy", CONTRACT, known(0.25), 2, allowed)
-    assert (error.output, error.against, error.absolute) == ("y", "numpy", "2.5e-01")
-    assert error.relative_to_range == "6.2e-02"
+
+ALLOWED = (Tolerance("y", "0.5", "0"),)
+
+
+def nobody_knows() -> RunFunction:
+    raise CannotRunError("no evaluator")
+
+
+def test_second_implementation() -> None:
+    compared = compare_with(accumulate, "numpy", CONTRACT, known(0.1), 2, ALLOWED, nobody_knows)
+    (error,) = compared.errors
+    assert (error.output, error.against, error.absolute) == ("y", "numpy", "1.0e-01")
+    assert error.relative_to_range == "2.5e-02"
+    assert compared.tolerances == ALLOWED
     with pytest.raises(
         ModeldError, match=r"y differs from numpy by 0\.75 .*seed 7\), allowed 0\.5"
     ):
-        compare_with(accumulate, "numpy", CONTRACT, known(0.75), 2, allowed)
+        compare_with(accumulate, "numpy", CONTRACT, known(0.75), 2, ALLOWED, nobody_knows)
 
     def wider(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: array.astype(np.float64) for name, array in accumulate(inputs).items()}
 
     with pytest.raises(ModeldError, match=r"y is float32\[2\], numpy gives float64\[2\]"):
-        compare_with(wider, "numpy", CONTRACT, known(0.0), 2, allowed)
+        compare_with(wider, "numpy", CONTRACT, known(0.0), 2, ALLOWED, nobody_knows)
+
+
+@pytest.mark.parametrize(("shift", "accepted"), [(0.25, True), (0.75, True), (0.875, False)])
+def test_the_truth_decides_between_two(shift: float, accepted: bool) -> None:
+    """The second implementation is off by a quarter; we may be off by twice as much."""
+
+    def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = accumulate(inputs)
+        return {**outputs, "y": outputs["y"] + 0.25}
+
+    def compare() -> Comparison:
+        tight = (Tolerance("y", "0.125", "0"),)
+        return compare_with(accumulate, "numpy", CONTRACT, known(shift), 2, tight, lambda: truth)
+
+    if accepted:
+        assert float(compare().tolerances[0].absolute) == 4 * shift
+    else:
+        with pytest.raises(ModeldError, match="gate failed: output y differs from numpy"):
+            compare()
+
+
+def test_heads_are_judged_by_their_own_range() -> None:
+    """A probability that is off by 0.01 hides in a vector that holds 200 metres."""
+    contract = replace(
+        CONTRACT,
+        outputs=(Tensor("outputs", (1, 4), "float32"), CONTRACT.outputs[1]),
+        output_slices=(Slice("plan", 0, 2), Slice("prob", 2, 4)),
+    )
+
+    def reference(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"outputs": np.array([[0, 200, 0.25, 0.75]], np.float32), "next_s": inputs["s"]}
+
+    outputs = {"outputs": np.array([[0, 200, 0.26, 0.75]], np.float32)}
+    wrong = Known({7: {"x": np.zeros(2, np.float32)}}, {7: outputs})
+    allowed = tolerances(with_heads(contract, outputs), quantised=False, half=False)
+    assert {t.output: t.absolute for t in allowed} == {
+        "outputs": "2.0e-02",
+        "outputs.plan": "2.0e-02",
+        "outputs.prob": "4.9e-05",
+    }
+    with pytest.raises(ModeldError, match=r"output outputs\.prob differs from ort by 0\.01 "):
+        compare_with(reference, "ort", contract, wrong, 1, allowed, nobody_knows)
 
 
 def test_intermediate_values(tmp_path: Path) -> None:
@@ -206,3 +262,12 @@ def test_random_inputs_fit_their_types() -> None:
     assert set(np.unique(first["index"])) == {0, 1}
     given = np.full(1000, 9, np.int64)
     assert random_inputs(tensors, 1, {"index": given})["index"] is given
+
+
+def test_float64_tells_the_truth(tmp_path: Path) -> None:
+    model = onnx.load(conv_model(tmp_path / "m.onnx"))
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 16)).astype(np.float32)
+    exact = DoubleReference(model, tmp_path)({"x": x})["y"]
+    assert exact.dtype == np.float64
+    error = np.abs(OnnxRuntime(model, tmp_path)({"x": x})["y"] - exact).max()
+    assert 0 < error < 1e-6
