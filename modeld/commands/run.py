@@ -141,7 +141,7 @@ def _serve(
 ) -> None:
     artifact = _open_artifact(args, health)
     recording = None if args.source == VISIONIPC else _open_recording(args, artifact, health.clock)
-    wire = network if recording is None else MergedTransport(recording.transport, network)
+    wire = network if recording is None else MergedTransport(recording.outlet.transport, network)
     # Before the network is loaded: a busy port is found out in no time.
     sub = SubMaster(SUBSCRIBED, wire, health.clock)
     pub = PubMaster(PUBLISHED, wire, health.clock)

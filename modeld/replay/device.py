@@ -91,8 +91,8 @@ class DeviceMessages:
         """What `until` publishes."""
         return tuple(self._fillers)
 
-    def until(self, now: int) -> Iterator[tuple[str, bytes]]:
-        """(service, message) of everything due since the last call, up to `now` in ns.
+    def until(self, now: int) -> Iterator[tuple[int, str, bytes]]:
+        """(time, service, message) of everything due since the last call, up to `now` in ns.
 
         Every service sends its first message at the time of the first call.
         """
@@ -106,7 +106,7 @@ class DeviceMessages:
             due += [(self._start + tick * period, service) for tick in ticks]
             self._told[service] = last + 1
         for moment, service in sorted(due):
-            yield service, self._message(service, moment, self._fillers[service])
+            yield moment, service, self._message(service, moment, self._fillers[service])
 
     def camera_state(self, service: str, frame_id: int, sof: int, eof: int) -> bytes:
         """The message of a camera service that announces a frame, due at its end."""

@@ -69,6 +69,11 @@ def read_events(path: Path) -> Iterator[Any]:
         yield event
 
 
+def event_of(message: bytes) -> Any:
+    """The Event of one message that was made here; see `read_records` for any other."""
+    return next(iter(msgschema.load().Event.read_multiple_bytes(message, TRAVERSAL_LIMIT_WORDS)))
+
+
 class LogWriter:
     """Writes a log; compressed as the name's ending says (.zst, .bz2, or not at all).
 

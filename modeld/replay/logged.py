@@ -4,6 +4,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from modeld.cameras.frame import EndOfStreamError, Frame, FrameStream
 from modeld.cameras.nv12 import venus_layout
 from modeld.clock import Clock
 from modeld.daemon import SUBSCRIBED
-from modeld.fakes.transport import MemoryTransport
-from modeld.messaging import MessageError, decode_event, member_name
+from modeld.messaging import MessageError, member_name
+from modeld.messaging.validate import check_message
 from modeld.replay.device import CAMERAS, NS, device_profile
+from modeld.replay.outlet import Outlet
 from modeld.replay.pace import ReplayClock
 from modeld.replay.reel import FrameRing
 from modeld.replay.resample import Resampler, scaled_pixels
@@ -68,6 +70,15 @@ class FrameMaker:
         return self._resamplers[size](picture, data)
 
 
+def is_sound(data: bytes) -> bool:
+    """Whether a daemon will accept the message."""
+    try:
+        check_message(data)
+    except MessageError:
+        return False
+    return True
+
+
 def camera_of(size: tuple[int, int]) -> str:
     """The device geometry that pictures of `size` belong to: the same, or the nearest shape."""
     name = f"{size[0]}x{size[1]}"
@@ -116,7 +127,6 @@ class LoggedDevice:
     ) -> None:
         self.recording = recording
         self.clock: Clock = clock
-        self.transport = MemoryTransport()
         self.last_frame: Frame | None = None
         self.truth: tuple[Floats, ...] = ()
         self.close = close
@@ -127,7 +137,7 @@ class LoggedDevice:
         self._span = span
         self._main = "wide" if recording.wide_only else "narrow"
         self._seen = self._given = 0
-        self._publishers = {name: self.transport.publisher(name) for name in self.services}
+        self.outlet = Outlet(self.services)
         self._waiting = {name: deque[Frame](maxlen=_KEPT_FRAMES) for name in ("narrow", "wide")}
         main, extra = Stream(self.take_main), Stream(self.take_extra)
         self.narrow: FrameStream | None = None if recording.wide_only else main
@@ -191,18 +201,16 @@ class LoggedDevice:
 
     def _publish(self, message: LoggedMessage) -> None:
         service = member_name(message.event).removesuffix("DEPRECATED")
-        if service not in self._publishers:
+        if service not in self.services:
             return
-        self._publishers[service].send(message.data)
-        if service == "extrinsicsCalibration":
-            self._look_from(message.data)
+        # Damage in it is for the daemon to see and to count, and for nobody else.
+        sound = is_sound(message.data)
+        self.outlet.send(service, message.data, message.event.logMonoTime if sound else None)
+        if service == "extrinsicsCalibration" and sound:
+            self._look_from(message.event.extrinsicsCalibration)
 
-    def _look_from(self, data: bytes) -> None:
+    def _look_from(self, calibration: Any) -> None:
         """Remember the mount for those who draw on frames; the daemon judges for itself."""
-        try:
-            calibration = decode_event(data).extrinsicsCalibration
-        except MessageError:
-            return
         profile = self.recording.profile
         rpy, height = list(calibration.rpyCalib), list(calibration.height)
         if len(rpy) == 3 and np.isfinite(rpy).all():

@@ -6,9 +6,7 @@ that in lock-step every frame is answered before the next one exists.
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from modeld.boundary import FrameExecutor
@@ -16,32 +14,38 @@ from modeld.cameras.frame import EndOfStreamError, Frame
 from modeld.config import Config
 from modeld.daemon import PUBLISHED, SUBSCRIBED, Daemon
 from modeld.health import Health, TurnTimes
-from modeld.messaging import Inbox, MessageError, PubMaster, SubMaster, decode_event
+from modeld.messaging import Inbox, PubMaster, SubMaster
 from modeld.notify import Notifier
 from modeld.replay import marks
+from modeld.replay.log import event_of
 from modeld.replay.simulation import RecordedDevice
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurn:
-    """One answered frame: the frame, its modelV2 `Event`, and all messages since the last turn.
+    """One answered frame, and all messages since the last turn.
 
-    `messages` are the device's in order of their time, then the daemon's: in lock-step always the
-    same order, however long the answer took. `times` is None when the answer was not sound.
-    `frame` is valid until the next turn.
+    `messages` are the device's in order of their time, then the daemon's, which are the last
+    `answers` of them: in lock-step always the same order, however long the answer took. `times`
+    is None when the answer was not sound. `frame` is valid until the next turn.
     """
 
     frame: Frame
-    answer: Any
     messages: tuple[bytes, ...]
+    answers: int
     times: TurnTimes | None
+
+    @property
+    def answer(self) -> Any:
+        """The frame's modelV2 `Event`."""
+        return event_of(self.messages[-self.answers])
 
 
 class Replay:
     """The daemon on a simulated device. Raises ModeldError as `Daemon` does."""
 
     def __init__(self, executor: FrameExecutor, device: RecordedDevice, config: Config) -> None:
-        transport, clock = device.transport, device.clock
+        transport, clock = device.outlet.transport, device.clock
         self.health = Health(clock, Notifier(None))
         self._device = device
         self._daemon = Daemon(
@@ -53,7 +57,8 @@ class Replay:
             self.health,
             config,
         )
-        self._tape = transport.inbox((*device.services, *PUBLISHED), conflate=False)
+        device.outlet.record()
+        self._answers = transport.inbox(PUBLISHED, conflate=False)
 
     def turns(self, stop: threading.Event | None = None) -> Iterator[ReplayedTurn]:
         """Play to the end, or until `stop` is set, giving each turn that was answered.
@@ -79,26 +84,12 @@ class Replay:
         frame = self._device.last_frame
         if frame is None:
             raise RuntimeError("the daemon answered before the device gave a frame")
-        read = in_order(self._tape, self._device.services)
-        answers = list(_drain(self._tape, PUBLISHED))
-        answer = decode_event(answers[0])
+        read = self._device.outlet.take()
+        answers = list(_drain(self._answers, PUBLISHED))
         turns = self.health.take_turns()
         times = turns[-1] if turns and turns[-1].frame_id == frame.frame_id else None
         messages = (*(data for _, data in read), *answers)
-        return ReplayedTurn(frame, answer, messages, times)
-
-
-def in_order(inbox: Inbox, services: Sequence[str]) -> list[tuple[str, bytes]]:
-    """What is in an inbox as (service, message) in order of the messages' own times.
-
-    Messages that the daemon refuses are left out.
-    """
-    timed = []
-    for service in services:
-        for data in _drain(inbox, (service,)):
-            with suppress(MessageError):
-                timed.append((decode_event(data).logMonoTime, service, data))
-    return [(service, data) for _, service, data in sorted(timed, key=itemgetter(0))]
+        return ReplayedTurn(frame, messages, len(answers), times)
 
 
 def _drain(inbox: Inbox, services: Sequence[str]) -> Iterator[bytes]:

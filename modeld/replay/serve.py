@@ -14,7 +14,6 @@ from modeld.cameras.visionipc.server import VisionIpcServer
 from modeld.clock import Clock
 from modeld.daemon import PUBLISHED
 from modeld.errors import ModeldError
-from modeld.replay.replay import in_order
 from modeld.replay.simulation import RecordedDevice
 from modeld.replay.wire import Heard, Listener, Speaker
 
@@ -72,7 +71,7 @@ class Serving:
         self._extra_sof = -1
         self._listener: Listener | None = None
         self._last: int | None = None
-        self._tape = device.transport.inbox(device.services, conflate=False)
+        device.outlet.record()
         server.add_stream(self._main_stream, device.recording.layout)
         if self._extra is not None:
             server.add_stream(WIDE_ROAD, device.recording.layout)
@@ -130,7 +129,7 @@ class Serving:
         return self._speaker.listened_to() and extra
 
     def _serve(self, listener: Listener, frame: Frame, extras: list[Frame]) -> ServedTurn:
-        messages = in_order(self._tape, self._device.services)
+        messages = self._device.outlet.take()
         patience_s = self._patience_s
         self._speaker.say(messages, 0.0 if patience_s is None else _ECHO_S)
         # The main camera comes last: it is what a daemon waits for.

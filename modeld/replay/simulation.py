@@ -7,8 +7,8 @@ from typing import Protocol
 from modeld.calibration import Intrinsics
 from modeld.cameras.frame import Frame, FrameLayout, FrameSource, FrameStream
 from modeld.clock import Clock
-from modeld.fakes.transport import MemoryTransport
 from modeld.replay.device import DeviceMessages, DeviceProfile
+from modeld.replay.outlet import Outlet
 from modeld.replay.pace import READOUT_NS, Pace
 from modeld.replay.reel import Moment, Reel
 from modeld.replay.scene import Floats
@@ -45,7 +45,7 @@ class Recording:
 class RecordedDevice(FrameSource, Protocol):
     """A frame source made of a recording, as replays and the daemon's command know it.
 
-    Its `transport` carries the messages that go with the frames, of `services`; `clock` is the
+    Its `outlet` carries the messages that go with the frames, of `services`; `clock` is the
     time line of both. `last_frame` is the last one that the main camera gave, `truth` the lines
     (n, 3) known to be in it.
     """
@@ -55,7 +55,7 @@ class RecordedDevice(FrameSource, Protocol):
         """What is known of the recording now."""
 
     @property
-    def transport(self) -> MemoryTransport:
+    def outlet(self) -> Outlet:
         """Where its messages are."""
 
     @property
@@ -79,7 +79,7 @@ class RecordedDevice(FrameSource, Protocol):
 
 
 class SimulatedDevice:
-    """A frame source whose `transport` carries the messages that go with the frames.
+    """A frame source whose `outlet` carries the messages that go with the frames.
 
     Taking a narrow frame publishes everything that was due until its end; give the daemon a
     transport merged from this one and the real one. `clock` is the time line of frames and
@@ -97,7 +97,6 @@ class SimulatedDevice:
     ) -> None:
         self.recording = recording
         self.clock = clock
-        self.transport = MemoryTransport()
         # Frames that this source, not the daemon, was late with.
         self._late = 0
         self.last_frame: Frame | None = None
@@ -108,7 +107,7 @@ class SimulatedDevice:
         self._messages = DeviceMessages(recording.profile)
         # Everything that it may publish.
         self.services = (*self._messages.services, *_CAMERA_STATES)
-        self._publishers = {name: self.transport.publisher(name) for name in self.services}
+        self.outlet = Outlet(self.services)
         self._last_narrow = self._last_wide = first - 1
         self.narrow: FrameStream | None = Stream(self.take_narrow)
         self.wide: FrameStream | None = Stream(self.take_wide) if recording.two_cameras else None
@@ -168,13 +167,13 @@ class SimulatedDevice:
         return Frame(data, self.recording.layout, number, eof - READOUT_NS, eof)
 
     def _publish(self, frame: Frame) -> None:
-        for service, message in self._messages.until(frame.timestamp_eof):
-            self._publishers[service].send(message)
+        for moment, service, message in self._messages.until(frame.timestamp_eof):
+            self.outlet.send(service, message, moment)
         for service in _CAMERA_STATES[: 1 + self.recording.two_cameras]:
             message = self._messages.camera_state(
                 service, frame.frame_id, frame.timestamp_sof, frame.timestamp_eof
             )
-            self._publishers[service].send(message)
+            self.outlet.send(service, message, frame.timestamp_eof)
 
 
 class Stream:

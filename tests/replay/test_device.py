@@ -14,10 +14,12 @@ PROFILE = device_profile("1344x760", (0.01, -0.02, 0.03), 1.3, 12.5)
 
 def test_every_service_keeps_its_rate() -> None:
     messages = DeviceMessages(PROFILE)
-    counts = Counter(service for service, _ in messages.until(5 * SECOND))
+    counts = Counter(service for _, service, _ in messages.until(5 * SECOND))
     assert set(counts.values()) == {1}  # the first of each, at once
     for frame in range(1, 21):
-        counts.update(service for service, _ in messages.until(5 * SECOND + frame * SECOND // 20))
+        counts.update(
+            service for _, service, _ in messages.until(5 * SECOND + frame * SECOND // 20)
+        )
     assert counts == {
         "deviceState": 3,
         "extrinsicsCalibration": 5,
@@ -30,7 +32,7 @@ def test_every_service_keeps_its_rate() -> None:
 def test_messages_come_in_order_of_their_time_and_are_valid() -> None:
     messages = DeviceMessages(PROFILE)
     list(messages.until(SECOND))
-    events = [decode_event(data) for _, data in messages.until(2 * SECOND)]
+    events = [decode_event(data) for _, _, data in messages.until(2 * SECOND)]
     times = [event.logMonoTime for event in events]
     assert times == sorted(times)
     assert times[0] == SECOND + SECOND // 100
@@ -40,7 +42,7 @@ def test_messages_come_in_order_of_their_time_and_are_valid() -> None:
 
 def test_contents() -> None:
     messages = DeviceMessages(PROFILE)
-    events = {service: decode_event(data) for service, data in messages.until(7)}
+    events = {service: decode_event(data) for _, service, data in messages.until(7)}
     device = events["deviceState"].deviceState
     assert (str(device.deviceType), device.started) == ("mici", True)
     calibration = events["extrinsicsCalibration"].extrinsicsCalibration
@@ -56,7 +58,9 @@ def test_speed_can_change() -> None:
     messages = DeviceMessages(PROFILE)
     list(messages.until(0))
     messages.speed = 0.0
-    told = [decode_event(data) for service, data in messages.until(SECOND) if service == "carState"]
+    told = [
+        decode_event(data) for _, service, data in messages.until(SECOND) if service == "carState"
+    ]
     assert {event.carState.vEgo for event in told} == {0.0}
     assert all(event.carState.standstill for event in told)
 

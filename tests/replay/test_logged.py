@@ -80,7 +80,7 @@ def test_messages_before_a_frame_are_published_before_it_and_later_ones_are_not(
             made("narrow", 1),
         ]
     )
-    inbox = source.transport.inbox(("carState",), conflate=False)
+    inbox = source.outlet.transport.inbox(("carState",), conflate=False)
     assert source.narrow is not None
     speeds = []
     for _ in range(2):
@@ -102,7 +102,7 @@ def test_the_clock_is_the_logs() -> None:
 
 def test_what_the_daemon_does_not_read_is_not_published() -> None:
     source = device([message("modelV2", START - 1, frameId=99), made("narrow", 0)])
-    inbox = source.transport.inbox(("modelV2",))
+    inbox = source.outlet.transport.inbox(("modelV2",))
     assert source.narrow is not None
     source.narrow.receive(0.1)
     assert inbox.receive("modelV2") is None
@@ -112,7 +112,7 @@ def test_frames_outside_the_span_are_skipped_but_not_their_messages() -> None:
     items: list[LoggedMessage | MadeFrame] = [message("deviceState", START - 9, started=True)]
     items += [made("narrow", number) for number in range(8)]
     source = device(items, span=Span(first=3, count=2))
-    inbox = source.transport.inbox(("deviceState",))
+    inbox = source.outlet.transport.inbox(("deviceState",))
     assert list(ids(source.narrow)) == [103, 104]
     assert inbox.receive("deviceState") is not None
 

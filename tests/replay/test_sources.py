@@ -77,7 +77,7 @@ def test_the_mount_and_speed_of_the_sidecar_are_published_before_the_frame(
     clip: Callable[..., Path],
 ) -> None:
     with closing(open_source(str(clip([50, 60])), CAMERA, FakeClock(), None)) as source:
-        inbox = source.transport.inbox(source.services)
+        inbox = source.outlet.transport.inbox(source.services)
         frame = source.narrow.receive(0.1)
         assert frame is not None
         events = {}
@@ -155,7 +155,7 @@ def test_the_road_has_two_cameras_its_own_speed_and_truth() -> None:
     with closing(open_source("road:3", "1344x760", FakeClock(), None, count=2)) as source:
         narrow, wide = source.narrow, source.wide
         assert wide is not None
-        inbox = source.transport.inbox(("carState",))
+        inbox = source.outlet.transport.inbox(("carState",))
         frame, beside = narrow.receive(0.1), wide.receive(0.1)
         assert frame is not None
         assert beside is not None
