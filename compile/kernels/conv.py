@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
 
 # Sums of 16 lanes that stay in registers. AVX-512: 32 registers less those for weights and the
 # broadcast input. AVX2 has 16 of half the width, NEON 32 of a quarter of it.
 _MAX_SUMS_WIDE, _MAX_SUMS_NARROW = 28, 6
+# Weights beyond this come from the second-level cache for every tile, a vector in so many cycles.
+_NEAR_CACHE_BYTES, _FAR_CACHE_CYCLES = 32 << 10, 4 / 3
 # A work-item should take at least about this long, so that handing it out costs little.
 _MIN_ITEM_CYCLES = 4000
 
@@ -99,7 +101,8 @@ def candidates(conv: Convolution, sums: int = _MAX_SUMS_WIDE) -> list[Tile]:
         _with_span(conv, b, pixels)
         for b in range(1, min(blocks, 8, sums) + 1)
         if blocks % b == 0
-        for pixels in range(1, min(sums // b, width) + 1)
+        # One vector of weights for each block needs a register, too.
+        for pixels in range(1, min(sums // b, (sums + 2) // b - 1, width) + 1)
     ]
     return sorted(tiles, key=lambda tile: (cycles(conv, tile), tile))
 
@@ -123,7 +126,10 @@ def cycles(conv: Convolution, tile: Tile) -> float:
 
 def _tile_cycles(blocks: int, pixels: int, steps: int) -> float:
     sums = blocks * pixels
-    return steps * max(sums / 2, (blocks + pixels) / 2, 4.0) + 2 * sums + 20
+    step = max(sums / 2, (blocks + pixels) / 2, 4.0)
+    if blocks * steps * LANES * 4 > _NEAR_CACHE_BYTES:
+        step = max(step, blocks * _FAR_CACHE_CYCLES)
+    return steps * step + 2 * sums + 20
 
 
 def tile_widths(width: int, pixels: int) -> Iterator[int]:
@@ -152,7 +158,6 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
     name = _name(conv)
     into, out = conv.in_map.strides(conv.in_layout), conv.out_map.strides(conv.out_layout)
     values: dict[str, int | str] = {
-        "NAME": name,
         "BLOCKS": tile.blocks,
         "PIXELS": tile.pixels,
         "SPAN": tile.span,
@@ -192,7 +197,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         conv.out_map.batch * height,
         all_blocks(conv) // tile.blocks,
     )
-    return Kernel(name, source, size, macs=conv.macs)
+    return make_kernel(name, source, size, macs=conv.macs)
 
 
 def _name(conv: Convolution) -> str:

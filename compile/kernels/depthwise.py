@@ -6,7 +6,7 @@ import numpy as np
 
 from compile.kernels import epilogue
 from compile.kernels.conv import Convolution, Tile, dispatch, tile_widths
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import LANES, Array, blocks_of, ceil_div, pad_channels
 
 # Sums in registers; the rest holds a row of the kernel and the inputs that it slides over.
@@ -60,7 +60,6 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
     name = f"depthwise{conv.kernel[0]}x{conv.kernel[1]}_{size}"
     into, out = conv.in_map.strides(conv.in_layout), conv.out_map.strides(conv.out_layout)
     values: dict[str, int | str] = {
-        "NAME": name,
         "PIXELS": tile.pixels,
         "SPAN": tile.span,
         "TILES": tiles,
@@ -93,4 +92,4 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
     )
     grid = (ceil_div(tiles, tile.span), height, conv.out_map.batch * blocks)
     macs = conv.out_map.batch * conv.out_map.pixels * conv.out_map.channels * math.prod(conv.kernel)
-    return Kernel(name, source, grid, macs=macs)
+    return make_kernel(name, source, grid, macs=macs)

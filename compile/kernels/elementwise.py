@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import BLOCKED, LANES, ceil_div
 
 _SPAN = 64
@@ -32,7 +32,6 @@ def render(spec: Elementwise) -> Kernel:
     span = max(1, min(_SPAN, vectors // 8))
     name = f"elementwise_{elements}"
     values: dict[str, int | str] = {
-        "NAME": name,
         "ELEMENTS": elements,
         "VECTORS": vectors,
         "SPAN": span,
@@ -42,4 +41,4 @@ def render(spec: Elementwise) -> Kernel:
     source = (
         epilogue.render(spec.steps) + defines(values) + template("lanes") + template("elementwise")
     )
-    return Kernel(name, source, (ceil_div(vectors, span), 1, 1))
+    return make_kernel(name, source, (ceil_div(vectors, span), 1, 1))

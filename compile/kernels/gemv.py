@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import LANES, Array, blocks_of, pad_channels
 
 # Sums of a work-item: four for each block of 16 outputs.
@@ -81,15 +81,14 @@ def render(products: Sequence[Product]) -> Kernel:
         f"_and_{len(products) - 1}" if len(products) > 1 else ""
     )
     kernel = (
-        f"__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(\n    "
+        "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(\n    "
         + ",\n    ".join(declared)
         + ") {\n  const int item = get_global_id(0);\n  "
         + "\n  else ".join(branches)
         + "\n}\n"
     )
     source = (
-        "#define VECTOR float16\n"
-        + epilogue.helpers([step for product in products for step in product.steps])
+        epilogue.helpers([step for product in products for step in product.steps])
         + defines({"MAX_BLOCKS": _MAX_BLOCKS, "OUT_CHANNEL": 1})
         + template("lanes")
         + template("gemv")
@@ -97,7 +96,7 @@ def render(products: Sequence[Product]) -> Kernel:
         + kernel
     )
     macs = sum(p.length * p.outputs for p in products)
-    return Kernel(name, source, (first, 1, 1), macs=macs)
+    return make_kernel(name, source, (first, 1, 1), macs=macs)
 
 
 def _operands(n: int, product: Product) -> list[str]:

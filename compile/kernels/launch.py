@@ -1,5 +1,7 @@
 """An OpenCL kernel written by hand as a node of the tinygrad graph."""
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,8 +19,9 @@ from compile.attribution import LABEL_PREFIX
 class Kernel:
     """A program with one kernel: OpenCL C, its name and the work-items it is launched with.
 
-    `local_size` is (1, 1, 1) for kernels whose work-items are whole tiles. `macs` are the
-    multiply-accumulates by the definition of the ONNX node.
+    Sources of several kernels may stand in one program. `local_size` is (1, 1, 1) for kernels
+    whose work-items are whole tiles. `macs` are the multiply-accumulates by the definition of the
+    ONNX node.
     """
 
     name: str
@@ -37,6 +40,24 @@ def template(name: str) -> str:
 def defines(values: dict[str, int | str]) -> str:
     """One `#define` line per value, in the given order."""
     return "".join(f"#define {name} {value}\n" for name, value in values.items())
+
+
+_FUNCTION = re.compile(r"^(?:static|INLINE)\b[^;{(]*?\b(\w+)\(", re.MULTILINE)
+_MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
+
+
+def make_kernel(name: str, source: str, global_size: tuple[int, int, int], macs: int = 0) -> Kernel:
+    """The kernel that `source` calls NAME, in a text that can share a program with others.
+
+    Its name ends with a digest of the text, its functions get that name too, and its macros end
+    with it.
+    """
+    unique = f"{name}_{hashlib.sha256(source.encode()).hexdigest()[:6]}"
+    functions = dict.fromkeys(_FUNCTION.findall(source))
+    named = defines({"NAME": unique, **{f: f"{f}_{unique}" for f in functions}})
+    macros = dict.fromkeys(_MACRO.findall(named + source))
+    ended = "".join(f"#undef {macro}\n" for macro in macros)
+    return Kernel(unique, named + source + ended, global_size, macs=macs)
 
 
 def launch(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines
+from compile.kernels.launch import Kernel, defines, make_kernel
 from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
 
 _MIN_PIXELS = 64
@@ -59,7 +59,7 @@ def render(mix: Mix) -> Kernel:
         }
     )
     source += f"""
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
     __global float *restrict out, {inputs} PARAMETERS) {{
   const int block = get_global_id(1), batch = get_global_id(2);
   const int first = get_global_id(0) * {span}, last = min(first + {span}, {out.pixels});
@@ -70,7 +70,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
   }}
 }}
 """
-    return Kernel(name, source, (ceil_div(out.pixels, span), blocks, out.batch))
+    return make_kernel(name, source, (ceil_div(out.pixels, span), blocks, out.batch))
 
 
 def _block_loop(mix: Mix, picks: Sequence[tuple[int, int]], block: int) -> str:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import MapShape, blocks_of
 
 _COMBINE = {
-    "max": ("-INFINITY", "fmax(a, b)"),
+    "max": ("-INFINITY", "((a) > (b) || (a) != (a) ? (a) : (b))"),
     "average": ("0.0f", "((a) + (b))"),
 }
 
@@ -33,7 +33,6 @@ def render(pool: Pooling) -> Kernel:
     name = f"{pool.kind}pool{pool.kernel[0]}x{pool.kernel[1]}_{pool.out_map.channels}"
     blocks = blocks_of(pool.out_map.channels)
     values: dict[str, int | str] = {
-        "NAME": name,
         "CHANNEL_BLOCKS": blocks,
         "IN_HEIGHT": pool.in_map.height,
         "IN_WIDTH": pool.in_map.width,
@@ -50,7 +49,7 @@ def render(pool: Pooling) -> Kernel:
         "SCALE": _scale(pool),
     }
     source = epilogue.render(pool.steps) + defines(values) + template("pool")
-    return Kernel(name, source, (pool.out_map.height, pool.out_map.batch * blocks, 1))
+    return make_kernel(name, source, (pool.out_map.height, pool.out_map.batch * blocks, 1))
 
 
 def _scale(pool: Pooling) -> str:

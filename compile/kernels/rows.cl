@@ -21,7 +21,7 @@ static void row_of(__global float *restrict out, __global const float *restrict 
   for (int i = LENGTH / 16 * 16; i < LENGTH; i++) most = max(most, in[i]);
   float16 sum = (float16)(0.0f);
   for (int i = 0; i < LENGTH / 16; i++) {
-    const float16 e = exp(vload16(i, in) - most);
+    const float16 e = exponential(vload16(i, in) - most);
     sum += e;
     vstore16(e, i, out);
   }

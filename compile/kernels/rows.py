@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, template
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import LANES, ceil_div
 
 _MIN_ELEMENTS = 4096
@@ -31,12 +31,12 @@ def render(rows: Rows) -> Kernel:
     span = max(1, min(ceil_div(_MIN_ELEMENTS, rows.length), rows.count // 8))
     name = f"{rows.kind}_{rows.count}_{rows.length}"
     values: dict[str, int | str] = {
-        "NAME": name,
         "SOFTMAX": int(rows.kind == "softmax"),
         "ROWS": rows.count,
         "LENGTH": rows.length,
         "EPSILON": epilogue.literal(rows.epsilon),
         "SPAN": span,
     }
-    source = epilogue.render(rows.steps) + defines(values) + template("rows")
-    return Kernel(name, source, (ceil_div(rows.count, span), 1, 1))
+    helpers = epilogue.helpers((), ("exponential",)) if rows.kind == "softmax" else ""
+    source = helpers + epilogue.render(rows.steps) + defines(values) + template("rows")
+    return make_kernel(name, source, (ceil_div(rows.count, span), 1, 1))

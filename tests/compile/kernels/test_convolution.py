@@ -1,17 +1,18 @@
 """Convolution kernels against onnxruntime, over shapes, layouts and tiles."""
 
-from dataclasses import replace
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnxruntime as ort
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
 from kernel_bench import Bench, load, store
 from onnx import TensorProto, helper, numpy_helper
 
 from compile.kernels import conv, depthwise
 from compile.kernels.conv import Convolution, Tile
+from compile.kernels.launch import Kernel
 from compile.kernels.layout import (
     BLOCKED,
     NCHW,
@@ -51,48 +52,75 @@ def reference(
     return session.run(None, {"x": x})[0]
 
 
-@st.composite
-def convolutions(draw: st.DrawFn) -> tuple[Convolution, tuple[int, int], int]:
-    """A convolution, its bottom and right pads, and which of its tiles to take."""
-    kernel = draw(st.sampled_from([(1, 1), (1, 1), (3, 3), (2, 5), (3, 1)]))
-    stride = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 3)]))
-    pads = draw(st.tuples(*[st.integers(0, 3)] * 4))
-    height, width = draw(st.integers(1, 9)), draw(st.integers(1, 23))
-    sizes = [
-        (size + before + after - (k - 1) * d - 1) // s + 1
-        for size, before, after, k, d, s in zip(
-            (height, width), pads[:2], pads[2:], kernel, dilation, stride, strict=True
-        )
+@dataclass(frozen=True)
+class Case:
+    """A convolution, its bottom and right pads, and the tile that computes it."""
+
+    shape: Convolution
+    pads_after: tuple[int, int]
+    tile: Tile
+
+    @property
+    def kernel(self) -> Kernel:
+        return conv.render(self.shape, self.tile)
+
+
+def output_sizes(
+    size: Sequence[int], kernel: Sequence[int], stride: int, dilation: int, pads: Sequence[int]
+) -> list[int]:
+    return [
+        (extent + pads[n] + pads[n + 2] - (kernel[n] - 1) * dilation - 1) // stride + 1
+        for n, extent in enumerate(size)
     ]
-    assume(min(sizes) > 0)
-    groups = draw(st.sampled_from([1, 1, 1, 2]))
-    if groups == 2:
-        channels, layouts = (32, 64), (BLOCKED, BLOCKED)
-    else:
-        channels = (draw(st.integers(1, 37)), draw(st.integers(1, 50)))
-        layouts = draw(st.tuples(*[st.sampled_from([BLOCKED, NCHW, NHWC])] * 2))
-    batch = draw(st.integers(1, 2))
+
+
+def random_convolution(number: int) -> Case:
+    """The case of this number: shapes, layouts, pads, groups and tile at random."""
+    rng = random.Random(number)
+    while True:
+        kernel = rng.choice([(1, 1), (1, 1), (3, 3), (2, 5), (3, 1)])
+        stride, dilation = rng.choice([1, 2]), rng.choice([1, 1, 2])
+        pads = [rng.randint(0, 3) for _ in range(4)]
+        size = (rng.randint(1, 9), rng.randint(1, 23))
+        out_size = output_sizes(size, kernel, stride, dilation, pads)
+        if min(out_size) > 0:
+            break
+    groups = rng.choice([1, 1, 1, 2])
+    channels = (32, 64) if groups == 2 else (rng.randint(1, 37), rng.randint(1, 50))
+    layouts = [BLOCKED if groups == 2 else rng.choice([BLOCKED, NCHW, NHWC]) for _ in range(2)]
+    batch = rng.randint(1, 2)
     shape = Convolution(
-        MapShape(batch, channels[0], height, width),
+        MapShape(batch, channels[0], *size),
         channels[0],
-        MapShape(batch, channels[1], *sizes),
+        MapShape(batch, channels[1], *out_size),
         kernel,
-        stride,
-        dilation,
-        pads[:2],
+        (stride, stride),
+        (dilation, dilation),
+        (pads[0], pads[1]),
         groups,
-        *layouts,
+        layouts[0],
+        layouts[1],
         ("add channel 0", "relu", "add tensor 0"),
     )
-    return shape, pads[2:], draw(st.integers(0, 1000))
+    # Small tiles are quick to compile.
+    tiles = sorted(conv.candidates(shape), key=lambda tile: tile.blocks * tile.pixels)[:12]
+    return Case(shape, (pads[2], pads[3]), rng.choice(tiles))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(convolutions())
-def test_direct_convolution(bench: Bench, case: tuple[Convolution, tuple[int, int], int]) -> None:
-    shape, pads_after, choice = case
-    rng = np.random.default_rng(choice)
+CASES = [random_convolution(number) for number in range(24)]
+
+
+@pytest.fixture(scope="module")
+def random_bench() -> Bench:
+    bench = Bench()
+    bench.compile(case.kernel for case in CASES)
+    return bench
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_direct_convolution(number: int, random_bench: Bench) -> None:
+    case = CASES[number]
+    shape, rng = case.shape, np.random.default_rng(number)
     into, out = shape.in_map, shape.out_map
     per_group = shape.in_channels // shape.groups
     fan_in = per_group * shape.kernel[0] * shape.kernel[1]
@@ -106,20 +134,17 @@ def test_direct_convolution(bench: Bench, case: tuple[Convolution, tuple[int, in
         bias,
         strides=shape.stride,
         dilations=shape.dilation,
-        pads=[*shape.pads, *pads_after],
+        pads=[*shape.pads, *case.pads_after],
         group=shape.groups,
     )
     residual = rng.standard_normal(expected.shape, np.float32)
-    # Tiles at random, the small ones among them: they are quick to compile.
-    tiles = sorted(conv.candidates(shape), key=lambda tile: tile.blocks * tile.pixels)[:12]
-    kernel = conv.render(shape, tiles[choice % len(tiles)])
     operands = [
         store(x, shape.in_layout),
         pack_conv_weights(weights, shape.groups),
         pad_channels(bias),
         store(residual, shape.out_layout),
     ]
-    (stored,) = bench.run(kernel, [out.stored(shape.out_layout)], operands)
+    (stored,) = random_bench.run(case.kernel, [out.stored(shape.out_layout)], operands)
     found = load(stored, shape.out_layout, out.channels)
     np.testing.assert_allclose(
         found, np.maximum(expected, 0) + residual, rtol=TOLERANCE, atol=TOLERANCE
@@ -226,45 +251,23 @@ def test_product_of_two_matrices(bench: Bench) -> None:
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-@example(channels=17, size=(4, 8), kernel=(5, 5), stride=1, dilation=1, pads=(2, 2), choice=7)
-@given(
-    channels=st.integers(2, 40),
-    size=st.tuples(st.integers(3, 9), st.integers(3, 21)),
-    kernel=st.sampled_from([(3, 3), (5, 5), (1, 3)]),
-    stride=st.integers(1, 2),
-    dilation=st.integers(1, 2),
-    pads=st.tuples(st.integers(2, 4), st.integers(3, 5)),
-    choice=st.integers(0, 15),
-)
-def test_depthwise_convolution(
-    bench: Bench,
-    channels: int,
-    size: tuple[int, int],
-    kernel: tuple[int, int],
-    stride: int,
-    dilation: int,
-    pads: tuple[int, int],
-    choice: int,
-) -> None:
-    rng = np.random.default_rng(choice)
-    x = rng.standard_normal((2, channels, *size), np.float32)
-    weights = rng.standard_normal((channels, 1, *kernel), np.float32) / np.float32(kernel[1])
-    bias = rng.standard_normal(channels, np.float32)
-    expected = reference(
-        x,
-        weights,
-        bias,
-        strides=[stride] * 2,
-        dilations=[dilation] * 2,
-        pads=[*pads, *pads],
-        group=channels,
-    )
+def random_depthwise(number: int) -> Case:
+    """The case of this number; the first has a tile whose columns all cross a border."""
+    rng = random.Random(number)
+    while True:
+        kernel, stride = rng.choice([(3, 3), (5, 5), (1, 3)]), rng.choice([1, 2])
+        dilation, channels = rng.choice([1, 2]), rng.randint(2, 40)
+        size, pads = (rng.randint(3, 9), rng.randint(3, 21)), (rng.randint(2, 4), rng.randint(3, 5))
+        if number == 0:
+            channels, size, kernel, stride, dilation, pads = 17, (4, 8), (5, 5), 1, 1, (2, 2)
+        out_size = output_sizes(size, kernel, stride, dilation, [*pads, *pads])
+        if min(out_size) > 0:
+            break
     shape = replace(
         PLAIN,
         in_map=MapShape(2, channels, *size),
         in_channels=channels,
-        out_map=MapShape(*expected.shape),
+        out_map=MapShape(2, channels, *out_size),
         kernel=kernel,
         stride=(stride, stride),
         dilation=(dilation, dilation),
@@ -273,9 +276,41 @@ def test_depthwise_convolution(
         steps=("add channel 0", "silu"),
     )
     tiles = depthwise.candidates(shape)
-    kernel_ = depthwise.render(shape, tiles[choice % len(tiles)])
+    return Case(shape, pads, tiles[7 % len(tiles)] if number == 0 else rng.choice(tiles))
+
+
+DEPTHWISE = [random_depthwise(number) for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def depthwise_bench() -> Bench:
+    bench = Bench()
+    bench.compile(depthwise.render(case.shape, case.tile) for case in DEPTHWISE)
+    return bench
+
+
+@pytest.mark.parametrize("number", range(len(DEPTHWISE)))
+def test_depthwise_convolution(number: int, depthwise_bench: Bench) -> None:
+    case = DEPTHWISE[number]
+    shape, rng = case.shape, np.random.default_rng(number)
+    channels = shape.in_channels
+    size = (2, channels, shape.in_map.height, shape.in_map.width)
+    x = rng.standard_normal(size, np.float32)
+    weights = rng.standard_normal((channels, 1, *shape.kernel), np.float32)
+    weights /= np.float32(shape.kernel[1])
+    bias = rng.standard_normal(channels, np.float32)
+    expected = reference(
+        x,
+        weights,
+        bias,
+        strides=shape.stride,
+        dilations=shape.dilation,
+        pads=[*shape.pads, *shape.pads],
+        group=channels,
+    )
     inputs = [store(x, BLOCKED), depthwise.pack_weights(weights), pad_channels(bias)]
-    (stored,) = bench.run(kernel_, [shape.out_map.stored(BLOCKED)], inputs)
+    kernel = depthwise.render(shape, case.tile)
+    (stored,) = depthwise_bench.run(kernel, [shape.out_map.stored(BLOCKED)], inputs)
     found = load(stored, BLOCKED, channels)
     silu = expected / (1 + np.exp(-expected))
     np.testing.assert_allclose(found, silu, rtol=TOLERANCE, atol=TOLERANCE)

@@ -11,6 +11,7 @@ from kernel_bench import Bench
 
 from compile.kernels import elementwise, epilogue
 from compile.kernels.elementwise import Elementwise
+from compile.kernels.launch import Kernel
 from compile.kernels.layout import BLOCKED, NCHW
 from modeld.errors import ModeldError
 
@@ -48,18 +49,55 @@ MEANING = {
 X = np.concatenate([np.linspace(-20, 20, 4001), [0.0, -0.0, 1e-30, -87.0, 87.0]]).astype(np.float32)
 
 
+def kernel_of(step: str, count: int = X.size) -> Kernel:
+    steps = ("abs", step) if step == "sqrt" else (step,)
+    return elementwise.render(Elementwise((count,), NCHW, steps))
+
+
+def binary_kernel(operation: str) -> Kernel:
+    return elementwise.render(Elementwise((32,), NCHW, (f"{operation} tensor 0",)))
+
+
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    return Bench()
+    bench = Bench()
+    bench.compile([*map(kernel_of, MEANING), *map(binary_kernel, epilogue.BINARY)])
+    return bench
 
 
 @pytest.mark.parametrize("step", MEANING)
 def test_step_is_its_definition(step: str, bench: Bench) -> None:
-    steps = ("abs", step) if step == "sqrt" else (step,)
-    kernel = elementwise.render(Elementwise(X.shape, NCHW, steps))
-    (found,) = bench.run(kernel, [X.shape], [X])
+    (found,) = bench.run(kernel_of(step), [X.shape], [X])
     expected = MEANING[step](X.astype(np.float64))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=4e-7)
+
+
+@pytest.mark.parametrize("step", MEANING)
+def test_nan_stays_nan(step: str, bench: Bench) -> None:
+    x = np.where(np.arange(X.size) % 3 == 0, np.float32(np.nan), X)
+    (found,) = bench.run(kernel_of(step), [X.shape], [x])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+
+
+@pytest.mark.parametrize("operation", sorted(epilogue.BINARY))
+def test_operands_hand_nan_on(operation: str, bench: Bench) -> None:
+    x = np.array([np.nan, -1.0, np.nan, -1.0], np.float32).repeat(8)
+    other = np.array([np.nan, np.nan, 2.0, 2.0], np.float32).repeat(8)
+    (found,) = bench.run(binary_kernel(operation), [x.shape], [x, other])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(x) | np.isnan(other))
+
+
+def test_the_exponential_at_its_ends(bench: Bench) -> None:
+    x = np.full(X.size, 0.0, np.float32)
+    x[:6] = [88.722, -86.5, 88.73, np.inf, -88.0, -np.inf]
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.exp(x[:4])
+    (found,) = bench.run(kernel_of("exp"), [x.shape], [x])
+    np.testing.assert_allclose(found[:4], expected, rtol=2e-7)
+    np.testing.assert_array_equal(found[4:6], 0.0)
+    dense = np.linspace(-5, 5, X.size).astype(np.float32)
+    (found,) = bench.run(kernel_of("exp"), [x.shape], [dense])
+    np.testing.assert_allclose(found, np.exp(dense.astype(np.float64)), rtol=1.5e-7)
 
 
 def test_every_step_has_a_definition_here() -> None:
