@@ -12,6 +12,7 @@ from compile.attribution import Attribution
 from compile.capture import Capture
 from compile.device import BUILD_OPTIONS
 from compile.emit import artifact_files, file_entries, kernel_path
+from compile.images import EXTENSION as IMAGE_EXTENSION
 from compile.memory import ALIGNMENT, MemoryPlan
 from compile.samples import TURNS
 from compile.verify import Known
@@ -58,6 +59,7 @@ class Parts:
     digest: str
     tolerances: tuple[Tolerance, ...]
     errors: tuple[OutputError, ...]
+    image_pitch_alignment: int
 
 
 def assemble(parts: Parts) -> tuple[Manifest, dict[str, bytes]]:
@@ -80,7 +82,7 @@ def assemble(parts: Parts) -> tuple[Manifest, dict[str, bytes]]:
             build_options=BUILD_OPTIONS,
             tuning_sha256=parts.tuning_sha256,
         ),
-        target=_target(parts.device, sources.values()),
+        target=_target(parts, sources.values()),
         dtypes=_dtypes(parts.capture),
         contract=parts.contract,
         buffers=(*parts.plan.buffers, *(b for warp in parts.warps for b in warp.buffers)),
@@ -161,10 +163,13 @@ def _reference_arrays(known: Known) -> dict[str, Array]:
     }
 
 
-def _target(device: DeviceInfo, sources: Collection[str]) -> Target:
+def _target(parts: Parts, sources: Collection[str]) -> Target:
+    device = parts.device
     needed = {name for text in sources for name in _EXTENSION_PRAGMA.findall(text)}
     if any(re.search(r"\bdouble\d*\b", text) for text in sources):
         needed.add("cl_khr_fp64")
+    if parts.image_pitch_alignment:
+        needed.add(IMAGE_EXTENSION)
     return Target(
         platform=device.platform,
         device=device.device,
@@ -172,7 +177,7 @@ def _target(device: DeviceInfo, sources: Collection[str]) -> Target:
         opencl_c=device.opencl_c,
         extensions=tuple(sorted(needed)),
         alignment=ALIGNMENT,
-        image_pitch_alignment=0,
+        image_pitch_alignment=parts.image_pitch_alignment,
         device_class=device.device_class,
     )
 

@@ -19,6 +19,7 @@ from compile.coverage import check_coverage
 from compile.device import use_device
 from compile.double import DoubleReference
 from compile.emit import check_target, staged, write_artifact
+from compile.images import image_table, images, in_images, pitch_alignment, require_images
 from compile.importer import ImportedModel, import_model
 from compile.kernels import kernel_ops
 from compile.kernels.select import own_kernels
@@ -28,7 +29,7 @@ from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
 from compile.ops.registry import make_table
 from compile.prebuild import prebuild
-from compile.precision import measure_ranges, plan_half, summary, write_report
+from compile.precision import choose_half
 from compile.progress import Progress, Silent
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
@@ -54,7 +55,6 @@ from compile.warp import WARP_INPUTS, warp_program
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.files import check_writable
 from modeld.manifest import Camera, Contract, FrozenInput, Tensor, Tolerance
 from modeld.opencl import describe_device, select_device
 from modeld.selftest import check as self_test
@@ -93,6 +93,8 @@ class BuildRequest:
     dtype: str = "float32"
     # Where to write the ranges of all tensors when `dtype` is float16.
     range_report: Path | None = None
+    # Weights and activations as image2d.
+    image: bool = False
     # False: tinygrad's kernels alone.
     tuned: bool = True
     # A tuning file to read; with a budget it is brought up to date and written.
@@ -108,6 +110,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     progress = Silent() if progress is None else progress
     check_target(request.out)
     device = select_device(request.device)
+    if request.image:
+        require_images(device)
     use_device(device)
 
     progress.stage("reading the model")
@@ -119,11 +123,12 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         for n, seed in enumerate(SEEDS)
     }
     half = _half(imported, request, samples, progress)
-    # Ours compute with float32 alone.
-    tuned = request.tuned and half is None
+    # Ours read float32 from buffers.
+    tuned = request.tuned and half is None and not request.image
     kernels = own_kernels(imported, device, tuned, request.tuning, request.tune_budget_s, progress)
     progress.stage("generating kernels")
-    traced = _trace(kernels.model, imported, request, half, samples[SEEDS[0]], device, progress)
+    with images(request.image, half):
+        traced = _trace(kernels.model, imported, request, half, samples[SEEDS[0]], device, progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
         _frozen(request.constants),
@@ -167,6 +172,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
             digest=_digest(known),
             tolerances=compared.tolerances,
             errors=compared.errors,
+            image_pitch_alignment=pitch_alignment(traced.captured.program),
             tuning_sha256=kernels.tuning_sha256,
         )
     )
@@ -224,18 +230,14 @@ def _half(
     samples: Mapping[int, Mapping[str, Array]],
     progress: Progress,
 ) -> HalfPlan | None:
-    """What to keep in float16, if anything; the report of ranges is written."""
     if request.dtype == "float32":
         if request.range_report:
             raise ModeldError("--range-report is about --dtype float16; give both")
         return None
-    check_writable(request.range_report)
-    ranges = measure_ranges(imported.model, imported.base_dir, request.constants, samples.values())
-    plan = plan_half(imported.model, ranges)
-    progress.note(summary(ranges))
-    if request.range_report:
-        write_report(request.range_report, ranges, plan)
-    return plan
+    plan = choose_half(
+        imported, request.constants, samples.values(), request.range_report, progress
+    )
+    return in_images(plan) if request.image else plan
 
 
 def _trace(
@@ -247,11 +249,12 @@ def _trace(
     device: cl.Device,
     progress: Progress,
 ) -> _Traced:
+    table = build_op_table() | make_table(kernel_ops())
     runner = GraphRunner(
         model,
         base_dir=imported.base_dir,
         frozen=dict(request.constants),
-        table=build_op_table() | make_table(kernel_ops()),
+        table=image_table(table) if request.image else table,
         half=half,
     )
 
@@ -382,6 +385,8 @@ def _flags(request: BuildRequest, half: HalfPlan | None) -> dict[str, str]:
         flags["dtype"] = "float16"
         if half.kept:
             flags["float32"] = " ".join(sorted(half.kept))
+    if request.image:
+        flags["image"] = "yes"
     if request.cameras:
         flags["camera"] = " ".join(camera.name for camera in request.cameras)
     return flags

@@ -14,11 +14,13 @@ import onnx
 from onnx import numpy_helper
 
 from compile.graph import node_label, node_reads
+from compile.importer import ImportedModel
 from compile.operators import ELEMENTWISE, MOVEMENT
+from compile.progress import Progress
 from compile.values import HalfPlan
 from compile.verify import SECOND_IMPLEMENTATIONS, CannotRunError, with_all_values
 from modeld.errors import ModeldError
-from modeld.files import translated_writing, write_atomic
+from modeld.files import check_writable, translated_writing, write_atomic
 
 Array = npt.NDArray[np.generic]
 
@@ -206,3 +208,20 @@ def write_report(path: Path, ranges: Iterable[ValueRange], plan: HalfPlan) -> No
     """Write `report`. Raises ModeldError."""
     with translated_writing(path):
         write_atomic(path, ("\n".join(report(ranges, plan)) + "\n").encode())
+
+
+def choose_half(
+    imported: ImportedModel,
+    constants: Mapping[str, Array],
+    samples: Iterable[Mapping[str, Array]],
+    path: Path | None,
+    progress: Progress,
+) -> HalfPlan:
+    """Measure and decide; the report goes to `path`, a line about it to `progress`."""
+    check_writable(path)
+    ranges = measure_ranges(imported.model, imported.base_dir, constants, samples)
+    plan = plan_half(imported.model, ranges)
+    progress.note(summary(ranges))
+    if path:
+        write_report(path, ranges, plan)
+    return plan

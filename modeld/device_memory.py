@@ -9,11 +9,13 @@ import pyopencl as cl
 
 from modeld.artifact import Artifact
 from modeld.errors import ModeldError
-from modeld.manifest import Argument, FrozenInput, Tensor
+from modeld.manifest import Argument, FrozenInput, Image, Tensor
 from modeld.programs import opencl_errors
 from modeld.weights import stream_weights
 
 Array = npt.NDArray[np.generic]
+
+_CHANNELS = {"float": cl.channel_type.FLOAT, "half": cl.channel_type.HALF_FLOAT}
 
 
 class DeviceMemory:
@@ -36,6 +38,7 @@ class DeviceMemory:
                 if role != "frame"
             }
         self._views: dict[tuple[str, int, int], cl.Buffer] = {}
+        self._images: dict[tuple[str, int, int, Image], cl.Image] = {}
         self._staged = {name: self._host_array(name) for name in self._named("input")}
         self._downloaded = {name: self._host_array(name) for name in self._named("output")}
         self._dirty: dict[str, None] = {}
@@ -57,10 +60,21 @@ class DeviceMemory:
             )
         if argument.image is None:
             return self._views[key]
-        raise ModeldError(
-            f"argument in {argument.buffer} is an image2d, which this runtime cannot bind; "
-            "build the artifact without --image"
-        )
+        place = (*key, argument.image)
+        if place not in self._images:
+            self._images[place] = self._image(argument.buffer, self._views[key], argument.image)
+        return self._images[place]
+
+    def _image(self, buffer: str, view: cl.Buffer, image: Image) -> cl.Image:
+        """The image2d that shares its memory with `view`."""
+        layout = cl.ImageDescriptor()
+        layout.image_type = cl.mem_object_type.IMAGE2D
+        layout.shape = (image.width, image.height)
+        layout.pitches = (image.row_pitch, 0)
+        layout.num_mip_levels = layout.num_samples = 0
+        layout.buffer = view
+        pixel = cl.ImageFormat(cl.channel_order.RGBA, _CHANNELS[image.channel])
+        return cl.Image(self._context, _flags(self._roles[buffer]), pixel, desc=layout)
 
     def stage(self, tensors: Iterable[Tensor], arrays: Mapping[str, Array]) -> None:
         """Put `arrays` into the host side of their buffers; `upload` sends them.

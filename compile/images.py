@@ -1,0 +1,99 @@
+"""`--image`: weights and activations as two-dimensional images, whose cache Adreno reads through.
+
+tinygrad lays convolutions and products out in pixels of four channels and makes an image of each
+buffer whose rows keep the device's alignment; the other buffers stay buffers.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+from tinygrad import Tensor, dtypes
+from tinygrad.device import Device
+from tinygrad.helpers import Context as TinygradContext
+
+from compile.capture import Capture
+from compile.ops.registry import OpKey, OpTable
+from compile.values import HalfPlan
+from modeld.errors import ModeldError
+from modeld.opencl import describe_device
+
+EXTENSION = "cl_khr_image2d_from_buffer"
+_PITCH = "IMAGE_PITCH_ALIGNMENT="
+
+
+def require_images(device: cl.Device) -> None:
+    """Raise ModeldError where the device cannot make an image of a buffer."""
+    info = describe_device(device)
+    if EXTENSION not in info.extensions:
+        raise ModeldError(
+            f"--image: {info.device} on {info.platform} has no {EXTENSION}; "
+            "leave --image out, or build on a device that has it"
+        )
+
+
+@contextmanager
+def images(wanted: bool, half: HalfPlan | None) -> Iterator[None]:
+    """Let tinygrad build graphs and kernels with images, of float16 where `half` says so."""
+    with TinygradContext(IMAGE=int(wanted), FLOAT16=int(wanted and half is not None)):
+        yield
+
+
+def image_table(table: OpTable) -> OpTable:
+    """`table` with images for the operators, and in the cases, that tinygrad has them for."""
+    return {
+        key: tuple(replace(op, run=_laid_out(op.run, _FITTING.get(key))) for op in ops)
+        for key, ops in table.items()
+    }
+
+
+def _laid_out(run: Callable[..., Any], fits: Callable[..., bool] | None) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def laid_out(*arguments: Any, **keywords: Any) -> Any:
+        with TinygradContext(IMAGE=int(fits is not None and fits(*arguments))):
+            return run(*arguments, **keywords)
+
+    return laid_out
+
+
+def _fits_convolution(x: Tensor, w: Tensor, *_: Any) -> bool:
+    return x.ndim == 4 and bool(x.dtype == dtypes.float32)
+
+
+def _fits_product(a: Tensor, b: Tensor, *_: Any) -> bool:
+    """One matrix for all of the first operand, or one for each of its matrices."""
+    if a.ndim < 2 or b.ndim < 2 or a.dtype != dtypes.float32:
+        return False
+    return bool(prod(b.shape[:-2]) == 1 or a.shape[:-2] == b.shape[:-2])
+
+
+_FITTING: dict[OpKey, Callable[..., bool]] = {
+    ("", "Conv"): _fits_convolution,
+    ("", "Gemm"): _fits_product,
+    ("", "MatMul"): _fits_product,
+}
+
+
+def in_images(half: HalfPlan) -> HalfPlan:
+    """`half` for a build with images: these are rounded when they are laid out, and nothing else.
+
+    Raises ModeldError where that includes tensors that float16 cannot hold.
+    """
+    if half.kept:
+        raise ModeldError(
+            f"--image --dtype float16: {', '.join(sorted(half.kept))} do not fit float16; "
+            "build with --dtype float32"
+        )
+    return HalfPlan(frozenset(), frozenset())
+
+
+def pitch_alignment(capture: Capture) -> int:
+    """Alignment of image rows on the device in pixels; 0 where `capture` has no images."""
+    if not any(o.image for launch in capture.launches for o in launch.operands):
+        return 0
+    facts = Device["CL"].renderer.target.arch.split(",")
+    return next(int(fact.removeprefix(_PITCH)) for fact in facts if fact.startswith(_PITCH))
