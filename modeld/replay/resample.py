@@ -76,9 +76,9 @@ class Resampler:
         self._layout = layout
         rows, columns = np.mgrid[0 : layout.height, 0 : layout.width].astype(np.float64)
         places = places_of(np.stack([columns, rows], -1))
-        self._luma = _Bilinear(places, *size)
+        self._luma = plane_reader(places, *size)
         # A chroma sample belongs to the upper left luma pixel of its four, as in the warp.
-        self._chroma = _Bilinear(places[::2, ::2] / 2, size[0] // 2, size[1] // 2)
+        self._chroma = plane_reader(places[::2, ::2] / 2, size[0] // 2, size[1] // 2)
 
     def __call__(self, picture: Picture, data: Bytes) -> Bytes:
         """Write the picture as NV12 into `data`, `layout.bytes` long, and return that.
@@ -112,19 +112,30 @@ def nv12_views(data: Bytes, layout: FrameLayout) -> tuple[Bytes, Bytes]:
     return luma[:, : layout.width], pairs
 
 
-class _Bilinear:
+def plane_reader(places: Floats, width: int, height: int) -> "Bilinear | Separable":
+    """What reads a plane at these places; an undistorted lens bends no row and no column."""
+    straight = (places[..., 0] == places[:1, :, 0]).all() and (
+        places[..., 1] == places[:, :1, 1]
+    ).all()
+    return (Separable if straight else Bilinear)(places, width, height)
+
+
+def _steps(places: Floats, count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint16]]:
+    """The sample before each place, and the weight of the one after it in 1/16."""
+    inside = np.clip(places, 0, count - 1)
+    before = np.minimum(inside.astype(np.intp), count - 2)
+    return before, np.rint((inside - before) * _STEPS).astype(np.uint16)
+
+
+class Bilinear:
     """Bilinear reading of one plane at fixed places; places outside read the nearest border."""
 
     def __init__(self, places: Floats, width: int, height: int) -> None:
         self._shape = places.shape[:2]
-        x = np.clip(places[..., 0].ravel(), 0, width - 1)
-        y = np.clip(places[..., 1].ravel(), 0, height - 1)
-        left = np.minimum(x.astype(np.intp), width - 2)
-        top = np.minimum(y.astype(np.intp), height - 2)
-        right_weight = np.rint((x - left) * _STEPS).astype(np.uint16)
-        low_weight = np.rint((y - top) * _STEPS).astype(np.uint16)
+        left, across = _steps(places[..., 0].ravel(), width)
+        top, down = _steps(places[..., 1].ravel(), height)
         first = top * width + left
-        steps, across, down = np.uint16(_STEPS), right_weight, low_weight
+        steps = np.uint16(_STEPS)
         taps = (
             (first, (steps - across) * (steps - down)),
             (first + 1, across * (steps - down)),
@@ -134,7 +145,8 @@ class _Bilinear:
         # A camera of the clip's own geometry reads single pixels.
         self._taps = [(index, weight) for index, weight in taps if weight.any()]
 
-    def __call__(self, plane: Bytes) -> Bytes:
+    def __call__(self, plane: Bytes) -> npt.NDArray[np.uint16]:
+        """The values read, 0 to 255."""
         source = plane.astype(np.uint16).ravel()
         total = np.full(self._taps[0][0].shape, _STEPS * _STEPS // 2, np.uint16)
         tap = np.empty_like(total)
@@ -144,4 +156,40 @@ class _Bilinear:
             tap *= weight
             total += tap
         total >>= 8
-        return total.astype(np.uint8).reshape(self._shape)
+        return total.reshape(self._shape)
+
+
+class Separable:
+    """The same numbers for places in straight rows and columns, one direction after the other."""
+
+    def __init__(self, places: Floats, width: int, height: int) -> None:
+        self._left, self._across = _steps(places[0, :, 0], width)
+        top, down = _steps(places[:, 0, 1], height)
+        # Only these rows are looked at.
+        self._rows = slice(int(top.min()), int(top.max()) + 2)
+        self._top, self._down = top - self._rows.start, down[:, None]
+
+    def __call__(self, plane: Bytes) -> npt.NDArray[np.uint16]:
+        """The values read, 0 to 255."""
+        source = plane[self._rows].astype(np.uint16)
+        wide = _between(source, self._left, self._across, 1)
+        total = _between(wide, self._top, self._down, 0)
+        total += _STEPS * _STEPS // 2
+        total >>= 8
+        return total
+
+
+def _between(
+    source: npt.NDArray[np.uint16],
+    before: npt.NDArray[np.intp],
+    weight: npt.NDArray[np.uint16],
+    axis: int,
+) -> npt.NDArray[np.uint16]:
+    """16 times what lies `weight` sixteenths after the samples `before`, along `axis`."""
+    near = source.take(before, axis, mode="clip")
+    near *= np.uint16(_STEPS) - weight
+    if weight.any():
+        far = source.take(before + 1, axis, mode="clip")
+        far *= weight
+        near += far
+    return near

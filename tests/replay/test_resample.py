@@ -1,5 +1,7 @@
 """Resampling: known points land where K_camera · K_clip⁻¹ puts them."""
 
+from random import Random
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,7 +12,14 @@ from modeld.calibration import Intrinsics
 from modeld.cameras.frame import FrameLayout
 from modeld.cameras.nv12 import packed_layout, venus_layout
 from modeld.errors import ModeldError
-from modeld.replay.resample import clip_pixels, nv12_views, sidecar_resampler
+from modeld.replay.resample import (
+    Bilinear,
+    Separable,
+    clip_pixels,
+    nv12_views,
+    plane_reader,
+    sidecar_resampler,
+)
 from modeld.replay.sidecar import Sidecar
 from modeld.replay.video import Picture
 
@@ -107,3 +116,26 @@ def test_a_picture_of_another_size_is_named() -> None:
     sidecar = Sidecar(Intrinsics(240, 140, 285.0), **MOUNT)
     with pytest.raises(ModeldError, match="picture is 320x180, expected 240x140"):
         redraw(sidecar, grey((320, 180)), layout)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(2, 12).map(lambda n: 2 * n),
+    st.integers(2, 12).map(lambda n: 2 * n),
+    st.floats(0.2, 3.0),
+    st.floats(0.2, 3.0),
+    st.floats(-9.0, 9.0),
+    st.floats(-9.0, 9.0),
+    st.randoms(use_true_random=False),
+)
+def test_straight_rows_and_columns_read_the_same_numbers(
+    width: int, height: int, scale_x: float, scale_y: float, x: float, y: float, random: Random
+) -> None:
+    rows, columns = np.mgrid[0:13, 0:17].astype(np.float64)
+    places = np.stack([columns * scale_x + x, rows * scale_y + y], -1)
+    plane = np.frombuffer(random.randbytes(width * height), np.uint8).reshape(height, width)
+    expected = Bilinear(places, width, height)(plane)
+    np.testing.assert_array_equal(Separable(places, width, height)(plane), expected)
+    assert isinstance(plane_reader(places, width, height), Separable)
+    places[3, 3] += 0.5
+    assert isinstance(plane_reader(places, width, height), Bilinear)
