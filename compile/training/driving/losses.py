@@ -39,7 +39,8 @@ def number_loss(outputs: Tensor, numbers: Tensor, weights: Tensor) -> Tensor:
     log_std = log_std.maximum(least).minimum(_GREATEST_LOG_STD)
     error = (means_of(outputs) - numbers).abs()
     loss = error * (-log_std).exp() * float(np.sqrt(2)) + (log_std - least)
-    return (loss * weights).sum(-1).mean()
+    # A kernel of its own: in one with the other losses it would be worked out for each of them.
+    return (loss * weights).sum(-1).mean().contiguous()
 
 
 def line_error(outputs: Tensor, numbers: Tensor, weights: Tensor, distance: float = 20.0) -> Tensor:
@@ -54,7 +55,7 @@ def line_error(outputs: Tensor, numbers: Tensor, weights: Tensor, distance: floa
     error = said - true
     sideways = (error[..., index - 1] * (1 - share) + error[..., index] * share).abs()
     counted = (known[..., index] > 0).float()
-    return (sideways * counted).sum() / counted.sum().maximum(1)
+    return ((sideways * counted).sum() / counted.sum().maximum(1)).contiguous()
 
 
 def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:
         [np.full(_width(head), share / _width(head)) for head, share in CHANCES.items()]
     )
     loss = logits.maximum(0) - logits * chances + (1 + (-logits.abs()).exp()).log()
-    return (loss * Tensor(weights.astype(np.float32), device=outputs.device)).sum(-1).mean()
+    return (loss * Tensor(weights.astype(np.float32), device=outputs.device)).sum(-1).mean().contiguous()
 
 
 def choice_loss(outputs: Tensor, choices: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ def choice_loss(outputs: Tensor, choices: Tensor) -> Tensor:
         wanted = choices[..., start : start + width].reshape(shape)
         losses.append(-(shares * wanted).sum(-1).mean() * share)
         start += width
-    return losses[0].stack(*losses[1:]).sum()
+    return losses[0].stack(*losses[1:]).sum().contiguous()
 
 
 def _width(head: str) -> int:

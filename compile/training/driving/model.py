@@ -172,7 +172,7 @@ def sequence_outputs(
         traffic.reshape(-1, 2),
         action_t.reshape(-1, 2),
     )
-    return flat.reshape(sequences, steps, -1)
+    return flat.reshape(sequences, steps, -1).contiguous()
 
 
 def to_tensors(arrays: Mapping[str, np.ndarray], device: str | None = None) -> dict[str, Tensor]:
