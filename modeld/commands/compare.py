@@ -91,11 +91,15 @@ def show(comparison: Comparison, console: Console) -> None:
         if (more := len(comparison.differences) - _SHOWN_FIELDS) > 0:
             console.print(f"and {more} more fields")
     verdict = "[green]the logs agree[/]" if comparison.equal else "[red]the logs differ[/]"
+    console.print(f"{verdict}: {_outcome(comparison)}")
+
+
+def _outcome(comparison: Comparison) -> str:
+    if not comparison.messages:
+        return "no frame is in both"
     fields = len(comparison.differences)
-    console.print(
-        f"{verdict}: {comparison.messages} messages compared, "
-        + (f"{fields} fields differ" if fields else "no field differs")
-    )
+    differ = f"{fields} fields differ" if fields else "no field differs"
+    return f"{comparison.messages} messages compared, {differ}"
 
 
 def _table(comparison: Comparison) -> Table:

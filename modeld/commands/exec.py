@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def load_arrays(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     """All arrays of a safetensors file by name. Raises ModeldError when it cannot be read."""
     try:
+        path.open("rb").close()  # safetensors has no reason for what it cannot open
         return dict(load_file(path))
     except OSError as error:
         raise cannot_read(path, error) from None

@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
         comparison = compare_logs(args.compare, args.out, args)
         show(comparison, open_console())
         return 0 if comparison.equal else 1
-    if _is_route(args) and args.out is not None:
-        _compare_with_logged(args, done.answered)
+    if _is_route(args):
+        _compare_with_logged(args, console, done.answered)
     return 0 if done.complete else 1
 
 
@@ -147,12 +147,18 @@ def _told(args: argparse.Namespace, stop: Stop, frames: int) -> int:
     return tell_stopped(stop, f"after {frames} frames" + (f", kept in {files}" if files else ""))
 
 
-def _compare_with_logged(args: argparse.Namespace, answered: frozenset[int]) -> None:
+def _compare_with_logged(
+    args: argparse.Namespace, console: Console, answered: frozenset[int]
+) -> None:
     """Show how the answers differ from those that the route holds.
 
     Another model may have made them, so that is for people to judge and no failure.
     """
     logged = partial(logged_answers, open_route(Path(args.source)), answered)
+    if args.out is None:
+        if next(logged(), None) is not None:
+            console.print("the route holds answers of its own; give --out to compare with them")
+        return
     comparison = compare(logged(), read_events(args.out), args.tolerance, args.ignore)
     if not comparison.messages:
         return

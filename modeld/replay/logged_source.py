@@ -76,7 +76,9 @@ def _up_to_first_frame(
         if isinstance(item, LoggedFrame):
             return messages, item
         messages.append(item)
-    raise ModeldError(f"{path} has no frame that its log tells of; its videos and log do not match")
+    raise ModeldError(
+        f"{path} has no frame that its log tells of; give the log and the videos of one drive"
+    )
 
 
 def _recording(route: Route, camera: str, make: FrameMaker) -> Recording:

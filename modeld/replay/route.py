@@ -19,7 +19,8 @@ from modeld.replay.video import Picture
 
 _log = logging.getLogger(__name__)
 
-_LOGS = tuple(f"{log}{suffix}" for log in ("rlog", "qlog") for suffix in (".zst", ".bz2", ""))
+# In order of preference.
+LOG_NAMES = tuple(f"{log}{suffix}" for log in ("rlog", "qlog") for suffix in (".zst", ".bz2", ""))
 _SEGMENT = re.compile(r"(?P<route>.+)--(?P<number>\d+)")
 
 
@@ -119,21 +120,24 @@ def open_route(path: Path) -> Route:
         raise ModeldError(
             f"{path} holds {len(routes)} routes ({', '.join(sorted(routes)[:3])}); name one"
         )
-    segments = []
+    segments, without = [], []
     for _, number, directory in sorted(found, key=lambda item: item[1]):
         segment = _open_segment(number, directory)
         if segment is None:
-            _log.warning("%s has no rlog or qlog; its pictures are left out", directory)
+            without.append(directory)
         else:
             segments.append(segment)
     if not segments:
         raise ModeldError(
-            f"{path} has no rlog or qlog; pictures alone cannot be replayed as a route"
+            f"{path} has no rlog or qlog; put it beside the pictures, or replay a video of them"
         )
     if not any(segment.videos for segment in segments):
         raise ModeldError(
-            f"{path} has no fcamera.hevc, ecamera.hevc or qcamera.ts; a log alone has no frames"
+            f"{path} has a log but no frames; put its fcamera.hevc, ecamera.hevc or qcamera.ts "
+            "beside it"
         )
+    for directory in without:
+        _log.warning("%s has no rlog or qlog; its pictures are left out", directory)
     return Route(routes.pop(), tuple(segments))
 
 
@@ -154,7 +158,7 @@ def _segment_directories(path: Path) -> list[tuple[str, int, Path]]:
 
 
 def _open_segment(number: int, directory: Path) -> Segment | None:
-    log = next((directory / name for name in _LOGS if (directory / name).is_file()), None)
+    log = next((directory / name for name in LOG_NAMES if (directory / name).is_file()), None)
     if log is None:
         return None
     videos = {}

@@ -26,13 +26,14 @@ from modeld.replay.pace import Lockstep, Pace, RealTime, ReplayClock
 from modeld.replay.reel import RING_SIZE, FrameRing, Moment, Prefetch, Reel, loop
 from modeld.replay.resample import seen_part, sidecar_resampler
 from modeld.replay.roads import FAST, FINE, open_road, parse_road
-from modeld.replay.route import is_route
+from modeld.replay.route import LOG_NAMES, is_route
 from modeld.replay.sidecar import find_sidecar, read_sidecar
 from modeld.replay.simulation import RecordedDevice, Recording, SimulatedDevice
 from modeld.replay.video import count_pictures, read_pictures
 
 # What a specification may be, for messages.
 SOURCES = "a route, a video, a folder of images, or road[:SEED]"
+_LOG_SUFFIXES = (".zst", ".bz2")
 _LOOP = "loop:"
 _LOOP_MOMENTS = MODEL_RUN_HZ
 
@@ -96,6 +97,19 @@ def open_source(
     return SimulatedDevice(recording, Reel(moments, first), pace, clock, close, first)
 
 
+def _check_clip(clip: Path) -> None:
+    """Raise ModeldError for what holds no pictures, before anybody looks for its sidecar."""
+    if not clip.exists():
+        raise ModeldError(f"{clip} does not exist; give {SOURCES}")
+    if clip.is_file() and (clip.suffix in _LOG_SUFFIXES or clip.name in LOG_NAMES):
+        raise ModeldError(
+            f"{clip} is a log, and a log has no pictures; give the route's directory NAME--N, "
+            "which has its videos too"
+        )
+    if count_pictures(clip) == 0:
+        raise ModeldError(f"{clip} holds no image and no segment NAME--N; give {SOURCES}")
+
+
 def _check_spec(spec: str, sidecar: Path | None) -> None:
     inner = spec.removeprefix(_LOOP)
     if not inner:
@@ -115,8 +129,7 @@ def _nothing() -> None:
 def _open_clip(
     clip: Path, camera: str, given: Path | None, span: slice, buffers: int
 ) -> tuple[Recording, Iterator[Moment]]:
-    if not clip.exists():
-        raise ModeldError(f"{clip} does not exist; give {SOURCES}")
+    _check_clip(clip)
     sidecar = read_sidecar(find_sidecar(clip, given))
     profile = device_profile(camera, sidecar.rpy, sidecar.camera_height, sidecar.speed)
     narrow = profile.cameras.narrow

@@ -218,6 +218,11 @@ def test_what_cannot_be_is_refused_before_any_work(
         ("", (), "'' names no source; give a route, a video, a folder of images, or road[:SEED]"),
         ("loop:", (), "'loop:' names no source"),
         ("absent.mp4", (), "absent.mp4 does not exist; give a route, a video"),
+        ("good", (), "good has a log but no frames; put its fcamera.hevc"),
+        ("good--0/rlog.zst", (), "rlog.zst is a log, and a log has no pictures; give the route's"),
+        ("bad--0", (), "bad--0 has no rlog or qlog; put it beside the pictures"),
+        ("folder", (), "folder holds no image and no segment NAME--N; give a route, a video"),
+        ("text.txt", (), "text.txt is no video that FFmpeg can open"),
         ("road:x", (), "road:x has the seed 'x'"),
         ("road", ("--sidecar", "s.toml"), "road is painted for its camera; drop --sidecar"),
         ("loop:road:3", ("--sidecar", "s.toml"), "drop --sidecar"),
@@ -225,11 +230,19 @@ def test_what_cannot_be_is_refused_before_any_work(
 )
 def test_what_is_no_source_is_named(
     replay: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     source: str,
     more: tuple[str, ...],
     named: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("good--0", "bad--0", "folder"):
+        Path(folder).mkdir()
+    with LogWriter(Path("good--0") / "rlog.zst") as log:
+        log.write(b"\0" * 8)
+    Path("text.txt").write_text("no video")
     assert named in failure(capsys, replay(source, *more))
 
 

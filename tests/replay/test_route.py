@@ -273,10 +273,10 @@ def test_what_is_no_route_is_named(tmp_path: Path) -> None:
         open_route(tmp_path / "nowhere")
     segment = tmp_path / "0000002b--2686b5a2d0--0"
     segment.mkdir()
-    with pytest.raises(ModeldError, match=r"has no rlog or qlog; pictures alone"):
+    with pytest.raises(ModeldError, match=r"has no rlog or qlog; put it beside"):
         open_route(tmp_path)
     (segment / "rlog").touch()
-    with pytest.raises(ModeldError, match=r"a log alone has no frames"):
+    with pytest.raises(ModeldError, match=r"has a log but no frames"):
         open_route(tmp_path)
     (tmp_path / "0000002c--0123456789--0").mkdir()
     with pytest.raises(ModeldError, match=r"holds 2 routes \(0000002b--2686b5a2d0, 0000002c"):
