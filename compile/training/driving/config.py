@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from compile.reference.topology import TOPOLOGIES, Topology
 from compile.training.schedule import Schedule
 from modeld.errors import ModeldError
@@ -38,7 +40,9 @@ class OptimizerConfig:
 class Phase:
     """A part of a run: `steps` batches of `sequences` drives, each `steps_each` moments long.
 
-    Moments are 0.2 s apart. Short drives show the most scenes; long ones train the memory.
+    Moments are 0.2 s apart. Short drives show the most scenes; long ones train the memory. The
+    pictures of `kept` batches stay in memory at a time, and each of these batches comes `reuse`
+    times, in an order of its own each time.
     """
 
     sequences: int
@@ -47,11 +51,22 @@ class Phase:
     rate: float
     warm_up: int = 0
     shape: str = "constant"
+    reuse: int = 1
+    kept: int = 1
 
     @property
     def schedule(self) -> Schedule:
         """The learning rate over the phase."""
         return Schedule(self.shape, self.rate, self.steps, self.warm_up)
+
+    def batch_at(self, step: int, seed: int) -> int:
+        """Number, from 0, of the batch that the phase's step `step` uses."""
+        block, place = divmod(step, self.kept * self.reuse)
+        turn, place = divmod(place, self.kept)
+        if turn:
+            order = np.random.default_rng([seed, block, turn]).permutation(self.kept)
+            place = int(order[place])
+        return block * self.kept + place
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +147,8 @@ class DrivingConfig:
                 f"phases[{number}].{name}": value
                 for number, phase in enumerate(self.phases[: begun + 1])
                 for name, value in asdict(phase).items()
+                # As with runs that began before pictures could be kept.
+                if name not in ("reuse", "kept") or phase.reuse > 1
             },
         }
 
@@ -139,5 +156,5 @@ class DrivingConfig:
         for name in ("evaluate_every", "save_every", "keep"):
             yield f"run.{name}", getattr(self.run, name)
         for number, phase in enumerate(self.phases):
-            for name in ("sequences", "steps_each", "steps"):
+            for name in ("sequences", "steps_each", "steps", "reuse", "kept"):
                 yield f"phases[{number}].{name}", getattr(phase, name)

@@ -5,7 +5,6 @@ A batch is a function of (seed, number) alone, so a run that resumes sees what i
 
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from multiprocessing import get_context, parent_process
@@ -139,11 +138,11 @@ def _end_after(process: BaseProcess) -> None:
     os._exit(1)
 
 
-class BatchStream:
-    """Batches from `first` on, made ahead by `workers` processes; 0 makes them here."""
+class BatchMaker:
+    """Batches by number, made ahead by `workers` processes; 0 makes them here."""
 
-    def __init__(self, seed: int, first: int, sequences: int, steps: int, workers: int) -> None:
-        self._seed, self._next = seed, first
+    def __init__(self, seed: int, sequences: int, steps: int, workers: int) -> None:
+        self._seed = seed
         self._shape = (sequences, steps)
         # Forking a process that has a GPU open breaks it.
         self._pool = (
@@ -153,22 +152,19 @@ class BatchStream:
             if workers
             else None
         )
-        self._waiting: list[Future[Batch]] = []
-        self._depth = _AHEAD * workers
+        self._waiting: dict[int, Future[Batch]] = {}
+        self._depth = 1 + _AHEAD * workers
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
+    def batch(self, number: int) -> Batch:
+        """Batch `number`; it is expected that those after it come next."""
         if self._pool is None:
-            self._next += 1
-            return make_batch(self._seed, self._next - 1, *self._shape)
-        while len(self._waiting) < self._depth:
-            self._waiting.append(
-                self._pool.submit(make_batch, self._seed, self._next, *self._shape)
-            )
-            self._next += 1
-        return self._waiting.pop(0).result()
+            return make_batch(self._seed, number, *self._shape)
+        for ahead in range(number, number + self._depth):
+            if ahead not in self._waiting:
+                self._waiting[ahead] = self._pool.submit(
+                    make_batch, self._seed, ahead, *self._shape
+                )
+        return self._waiting.pop(number).result()
 
     def close(self) -> None:
         """End the worker processes."""

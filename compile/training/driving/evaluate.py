@@ -1,8 +1,9 @@
 """How well weights see: errors against the truth on drives that training never saw."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,12 @@ import numpy.typing as npt
 from tinygrad import Tensor, TinyJit
 
 from compile.reference.heads import output_slices
-from compile.reference.topology import TOPOLOGIES
+from compile.reference.topology import TOPOLOGIES, Topology
 from compile.reference.weights import Weights, check
 from compile.training.driving.data import Batch, make_batch
-from compile.training.driving.model import to_tensors
+from compile.training.driving.model import sequence_outputs, to_tensors, watched
 from compile.training.driving.targets import NUMBERS, places, target_spans
-from compile.training.driving.trainer import watch
+from compile.training.driving.trainer import drive_images
 from modeld.constants import X_IDXS
 from modeld.files import write_atomic
 from modeld.replay.road.errors import path_error, sideways_error
@@ -131,9 +132,7 @@ def evaluate(
     topology = TOPOLOGIES[size]
     check(weights, topology)
     tensors = to_tensors(weights)
-    captured = TinyJit(
-        lambda *inputs: tuple(t.realize() for t in watch(tensors, topology, *inputs))
-    )
+    captured = TinyJit(partial(_watch, tensors, topology, steps))
     collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]] = []
     for number in progress(range(-(-drives // _DRIVES_AT_ONCE))):
         batch = make_batch(HELD_OUT_SEED, number, _DRIVES_AT_ONCE, steps)
@@ -143,6 +142,23 @@ def evaluate(
         last = images[:, -1, 0, :4].numpy()
         collected.append((batch, outputs.numpy(), last))
     return measured(collected)
+
+
+def _watch(
+    weights: Mapping[str, Tensor],
+    topology: Topology,
+    steps: int,
+    scenes: Tensor,
+    cameras: Tensor,
+    desires: Tensor,
+    traffic: Tensor,
+    action_t: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Outputs (S, T, 2066) on a batch's drives, and its images (S, T + 1, 2, 6, 128, 256)."""
+    images = drive_images(scenes, cameras, steps).realize()
+    features = watched(weights, topology, images)
+    outputs = sequence_outputs(weights, topology, features, desires, traffic, action_t)
+    return outputs.realize(), images
 
 
 def measured(collected: list[tuple[Batch, Array, npt.NDArray[np.uint8]]]) -> Metrics:

@@ -6,14 +6,13 @@ from hashlib import sha256
 import numpy as np
 from safetensors.numpy import save
 from tinygrad import Context, Tensor, TinyJit, dtypes
-from tinygrad.dtype import DType
 from tinygrad.nn.optim import AdamW
 
 from compile.reference.graph import assemble
-from compile.reference.topology import Topology
+from compile.reference.topology import IMAGE_CHANNELS
 from compile.reference.weights import Weights, check, seeded
 from compile.training.driving.config import DrivingConfig, Phase
-from compile.training.driving.data import BatchStream
+from compile.training.driving.data import BatchMaker
 from compile.training.driving.losses import chance_loss, choice_loss, line_error, number_loss
 from compile.training.driving.model import sequence_outputs, to_tensors, watched
 from compile.training.driving.world import HEIGHT, WIDTH, paint
@@ -34,22 +33,9 @@ _MEASURED = ("loss", "numbers", "chances", "choices", "line_error")
 _CONFIG, _STARTED_FROM = "config", "started_from"
 
 
-def watch(
-    weights: Mapping[str, Tensor],
-    topology: Topology,
-    scenes: Tensor,
-    cameras: Tensor,
-    desires: Tensor,
-    traffic: Tensor,
-    action_t: Tensor,
-    compute: DType = dtypes.float32,
-) -> tuple[Tensor, Tensor]:
-    """Outputs (S, T, 2066) on a batch's drives, and its images (S, T + 1, 2, 6, 128, 256)."""
-    sequences, steps = desires.shape[:2]
-    images = paint(scenes, cameras).detach().reshape(sequences, steps + 1, 2, 6, HEIGHT, WIDTH)
-    features = watched(weights, topology, images, compute)
-    outputs = sequence_outputs(weights, topology, features, desires, traffic, action_t)
-    return outputs, images
+def drive_images(scenes: Tensor, cameras: Tensor, steps: int) -> Tensor:
+    """What a batch's cameras give, (S, T + 1, 2, 6, 128, 256) uint8, for T = `steps`."""
+    return paint(scenes, cameras).reshape(-1, steps + 1, 2, IMAGE_CHANNELS, HEIGHT, WIDTH)
 
 
 class DrivingTrainer:
@@ -79,7 +65,10 @@ class DrivingTrainer:
         self._compute = getattr(dtypes, config.network.compute)
         self._phase: Phase | None = None
         self._captured: Callable[..., Tensor]
-        self._stream: BatchStream
+        self._paint: Callable[..., Tensor]
+        self._maker: BatchMaker
+        # Inputs by number of the batch.
+        self._kept: dict[int, list[Tensor]] = {}
 
     @property
     def steps(self) -> int:
@@ -91,8 +80,7 @@ class DrivingTrainer:
         _, phase, first = self.config.phase_at(self.step)
         if phase is not self._phase:
             self._enter(phase)
-        arrays = next(self._stream).arrays().values()
-        inputs = [Tensor(array).realize() for array in arrays]
+        inputs = self._batch(phase, first)
         rate = Tensor([phase.schedule.rate_at(self.step - first)], dtype=dtypes.float32).realize()
         with Context(TRAINING=1), whole_step(self.optimizer):
             values = self._captured(*inputs, rate).numpy()
@@ -154,7 +142,7 @@ class DrivingTrainer:
     def close(self) -> None:
         """End the processes that make batches."""
         if self._phase is not None:
-            self._stream.close()
+            self._maker.close()
 
     def _schedule(self, step: int) -> Schedule:
         """The schedule of the phase of the last of `step` steps."""
@@ -164,15 +152,33 @@ class DrivingTrainer:
     def _enter(self, phase: Phase) -> None:
         self.close()
         data = self.config.data
-        shape = (phase.sequences, phase.steps_each)
-        self._stream = BatchStream(data.seed, self.step, *shape, data.workers)
+        self._maker = BatchMaker(data.seed, phase.sequences, phase.steps_each, data.workers)
+        self._kept = {}
+        self._paint = TinyJit(
+            lambda scenes, cameras: drive_images(scenes, cameras, phase.steps_each).realize()
+        )
         self._captured = TinyJit(self._training_step)
         self._phase = phase
 
+    def _batch(self, phase: Phase, first: int) -> list[Tensor]:
+        """The next step's inputs: painted, or kept from the last time that they were used."""
+        number = phase.batch_at(self.step - first, self.config.data.seed)
+        if number in self._kept:
+            return self._kept[number]
+        arrays = self._maker.batch(first + number).arrays()
+        scenes, cameras, *rest = (Tensor(array).realize() for array in arrays.values())
+        inputs = [self._paint(scenes, cameras), *rest]
+        if phase.reuse > 1:
+            # The captured kernel paints into the same memory every time.
+            inputs[0] = inputs[0].clone().realize()
+            last = number // phase.kept
+            self._kept = {n: t for n, t in self._kept.items() if n // phase.kept == last}
+            self._kept[number] = inputs
+        return inputs
+
     def _training_step(
         self,
-        scenes: Tensor,
-        cameras: Tensor,
+        images: Tensor,
         desires: Tensor,
         traffic: Tensor,
         action_t: Tensor,
@@ -182,8 +188,9 @@ class DrivingTrainer:
         choices: Tensor,
         rate: Tensor,
     ) -> Tensor:
-        inputs = (scenes, cameras, desires, traffic, action_t)
-        outputs, _ = watch(self.weights, self.topology, *inputs, compute=self._compute)
+        features = watched(self.weights, self.topology, images, self._compute)
+        inputs = (features, desires, traffic, action_t)
+        outputs = sequence_outputs(self.weights, self.topology, *inputs)
         parts = (
             number_loss(outputs, numbers, weights),
             chance_loss(outputs, chances),

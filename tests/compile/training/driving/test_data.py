@@ -36,10 +36,10 @@ def test_a_batch_is_a_function_of_seed_and_number() -> None:
 
 def test_workers_make_the_same_batches_and_end_with_a_killed_parent() -> None:
     script = (
-        "from compile.training.driving.data import BatchStream\n"
+        "from compile.training.driving.data import BatchMaker\n"
         "import multiprocessing, time, zlib\n"
         "if __name__ == '__main__':\n"
-        "    batch = next(BatchStream(3, 5, 1, 2, workers=1))\n"
+        "    batch = BatchMaker(3, 1, 2, workers=1).batch(5)\n"
         "    (worker,) = multiprocessing.active_children()\n"
         "    print(worker.pid, zlib.crc32(batch.scenes.tobytes()), flush=True)\n"
         "    time.sleep(60)\n"

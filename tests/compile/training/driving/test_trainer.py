@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from safetensors.numpy import load, save
 
@@ -22,7 +24,10 @@ from modeld.errors import ModeldError
 
 TINY = Topology("tiny", 4, (8, 8, 8, 8), (0, 1, 0, 0), (2, 2), 16, 2, 16)
 CONFIG = DrivingConfig(
-    phases=(Phase(1, 2, steps=3, rate=1e-3), Phase(2, 1, steps=2, rate=1e-3, shape="cosine")),
+    phases=(
+        Phase(1, 2, steps=3, rate=1e-3, reuse=2, kept=2),
+        Phase(2, 1, steps=2, rate=1e-3, shape="cosine"),
+    ),
     run=RunConfig(save_every=2),
 )
 
@@ -111,6 +116,25 @@ def test_a_phase_may_be_changed_until_it_begins(config: DrivingConfig, tmp_path:
     trainer.step = 4
     with pytest.raises(ModeldError, match=r"phases\[1\].rate is 0.001 in the checkpoint, 0.1 here"):
         DrivingTrainer(later).resume(trainer.snapshot(), History())
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 9))
+def test_kept_batches_come_as_often_as_they_should(reuse: int, kept: int, seed: int) -> None:
+    phase = Phase(1, 1, steps=1, rate=0, reuse=reuse, kept=kept)
+    blocks = 3
+    numbers = [phase.batch_at(step, seed) for step in range(blocks * kept * reuse)]
+    assert sorted(numbers) == sorted(list(range(blocks * kept)) * reuse)
+    for block in range(blocks):
+        # No batch is needed again once a later block has begun.
+        part = numbers[block * kept * reuse : (block + 1) * kept * reuse]
+        assert {number // kept for number in part} == {block}
+        assert part[:kept] == list(range(block * kept, (block + 1) * kept))
+
+
+def test_each_turn_has_an_order_of_its_own() -> None:
+    phase = Phase(1, 1, steps=1, rate=0, reuse=3, kept=20)
+    turns = [[phase.batch_at(20 * turn + i, 1) for i in range(20)] for turn in range(3)]
+    assert turns[1] != turns[2] != turns[0]
 
 
 def test_phases_follow_one_another() -> None:
