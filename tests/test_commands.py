@@ -43,6 +43,13 @@ def test_exec_runs_once_from_given_state(toy: Path, capsys: pytest.CaptureFixtur
     assert "y float32[8]" in capsys.readouterr().out
 
 
+def test_exec_has_inputs_of_its_own(toy: Path) -> None:
+    outputs = toy.parent / "out.safetensors"
+    assert main(["exec", str(toy), "--out", str(outputs)]) == 0
+    x = load_file(toy / "reference.safetensors")["0/input/x"]
+    np.testing.assert_array_equal(load_file(outputs)["y"], WEIGHT * x)
+
+
 def test_bench_profile_names_kernels_and_nodes(
     toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

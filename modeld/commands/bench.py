@@ -6,7 +6,6 @@ from collections import defaultdict
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load
 
 from modeld.commands import options
 from modeld.commands.signals import (
@@ -17,9 +16,9 @@ from modeld.commands.signals import (
 )
 from modeld.errors import ModeldError
 from modeld.executor import Executor, KernelTime
-from modeld.manifest import REFERENCE_FILE, Call
+from modeld.manifest import Call
 from modeld.opencl import select_device
-from modeld.selftest import check, named
+from modeld.selftest import check
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     )
     check(executor, artifact)
     executor.keep_programs()
-    seed = artifact.manifest.reference.seeds[0]
-    inputs = named(load(artifact.read(REFERENCE_FILE)), f"{seed}/input/")
+    inputs = options.reference_inputs(artifact)
     with finishing_on_signals() as stop:
         wall, kernels = _measure(executor, inputs, args.warmup, args.runs, stop)
     if not wall.size:

@@ -1,4 +1,4 @@
-"""`modeld exec DIR --inputs X --out Y`: one run of the model on named arrays."""
+"""`modeld exec DIR [--inputs X] --out Y`: one run of the model on named arrays."""
 
 import argparse
 from pathlib import Path
@@ -18,15 +18,24 @@ from modeld.opencl import select_device
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's flags."""
     options.add_artifact(parser)
-    parser.add_argument("--inputs", type=Path, required=True, metavar="X.safetensors")
-    parser.add_argument("--out", type=Path, required=True, metavar="Y.safetensors")
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="X.safetensors",
+        help="arrays by the names of the model's inputs, as `modeld-compile inspect` lists them; "
+        "state inputs may be among them (default: those of the artifact's own reference run)",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="Y.safetensors", help="where the outputs go"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run once; state inputs in the file are the initial state, next states come out with it."""
-    arrays = load_arrays(args.inputs)
+    given = None if args.inputs is None else load_arrays(args.inputs)
     check_writable(args.out)
     artifact = options.open_trusted(args)
+    arrays = options.reference_inputs(artifact) if given is None else given
     pairs = artifact.manifest.contract.state
     state = {pair.input: arrays.pop(pair.input) for pair in pairs if pair.input in arrays}
     executor = Executor(

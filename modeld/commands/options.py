@@ -5,10 +5,16 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load
+
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
 from modeld.files import cannot_read
+from modeld.manifest import REFERENCE_FILE
 from modeld.program_cache import ProgramCache
+from modeld.selftest import named
 from modeld.signature import load_public_key, require_signature
 from modeld.verdict import DEGRADING
 
@@ -60,6 +66,12 @@ def open_trusted(args: argparse.Namespace) -> Artifact:
     if args.trust:
         require_signature(artifact, [load_public_key(path) for path in args.trust])
     return artifact
+
+
+def reference_inputs(artifact: Artifact) -> dict[str, npt.NDArray[np.generic]]:
+    """What `run_model` got in the artifact's first reference run, by name."""
+    seed = artifact.manifest.reference.seeds[0]
+    return named(load(artifact.read(REFERENCE_FILE)), f"{seed}/input/")
 
 
 def read_pin(args: argparse.Namespace) -> str | None:

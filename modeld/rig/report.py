@@ -10,7 +10,7 @@ from rich.table import Table
 from modeld.rig.budget import Violation
 from modeld.rig.latency import PERCENTILES
 from modeld.rig.measure import Measurement, memory_growth_mib
-from modeld.rig.recorder import END_TO_END, STACKED
+from modeld.rig.recorder import END_TO_END, STACKED, WARMUP_FRAMES
 
 _MIB = 1 << 20
 _COLUMNS = (*PERCENTILES, "max", "mean")
@@ -127,7 +127,7 @@ def summary_table(numbers: Mapping[str, Any]) -> Table:
     table.add_row(
         "deadline",
         f"{misses['deadline_ms']:g} ms: {misses['total']} of {misses['of']} frames missed it, "
-        f"at most {misses['longest_run']} in a row",
+        f"at most {misses['longest_run']} in a row (the first {WARMUP_FRAMES} answers left out)",
     )
     growth = f", grew {memory['growth_mib']:+.2f} MiB" if "growth_mib" in memory else ""
     table.add_row("memory", f"{memory['resident_mib']:.0f} MiB resident{growth}")
