@@ -5,12 +5,14 @@ from pathlib import Path
 
 import onnx
 
-from compile.fuse import anchors, row_anchors
+from compile.fuse import anchors, joins, row_anchors
 from compile.fuse.composites import combine
 from compile.fuse.dense import share_launches
 from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
+from compile.fuse.slices import fold_slices
+from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
 
 __all__ = ["DOMAIN", "TileChooser", "fuse"]
 
@@ -23,11 +25,17 @@ _FINDERS = {
     "AveragePool": anchors.find_pooling,
     "GlobalAveragePool": anchors.find_pooling,
     "GlobalMaxPool": anchors.find_pooling,
-    "Concat": anchors.find_mix,
+    "Concat": joins.find_mix,
+    "Resize": joins.find_resize,
+    "Upsample": joins.find_resize,
+    STACK_NODE: find_stack,
     "Softmax": row_anchors.find_softmax,
     "LayerNormalization": row_anchors.find_normalisation,
     "Normalise": row_anchors.find_normalisation,
 }
+
+# Maps that are not ours would have to be brought into our layout first.
+_ON_MAPS = (joins.find_mix, anchors.find_pooling, joins.find_resize)
 
 
 def fuse(
@@ -39,6 +47,8 @@ def fuse(
     """
     graph = Graph(model, base_dir)
     combine(graph)
+    fold_slices(graph)
+    combine_stacks(graph)
     Emitter(graph, find_items(graph), tiles).run()
     share_launches(graph)
     return graph.to_model([DOMAIN])
@@ -66,8 +76,7 @@ def _find(graph: Graph, node: onnx.NodeProto, maps: set[str]) -> Item | None:
     if finder is None:
         start = next((name for name in node.input if name in maps), None)
         return anchors.find_elementwise(graph, node, start) if start else None
-    # Joins and pooling of maps that are not ours would have to be brought into our layout first.
-    if finder in (anchors.find_mix, anchors.find_pooling) and maps.isdisjoint(node.input):
+    if finder in _ON_MAPS and maps.isdisjoint(joins.maps_read(graph, node)):
         return None
     try:
         return finder(graph, node)

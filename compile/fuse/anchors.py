@@ -23,7 +23,6 @@ from compile.kernels.layout import (
     pack_conv_weights,
     pad_channels,
 )
-from compile.kernels.mix import Mix, Source
 from compile.kernels.pool import Pooling
 from compile.ops.window import windows
 
@@ -250,27 +249,6 @@ def find_pooling(graph: Graph, node: onnx.NodeProto) -> Item | None:
         return "Pool", {"spec": pool}
 
     return Item(node, chain, [node.input[0]], True, (BLOCKED,), build)
-
-
-def find_mix(graph: Graph, node: onnx.NodeProto) -> Item | None:
-    """Concat of the channels of several maps."""
-    chain = start_chain(graph, node)
-    shapes = [map_shape(graph, name) for name in node.input]
-    if chain is None or len(chain.shape) != 4 or graph.attribute(node, "axis") not in (1, -3):
-        return None
-    if any(shape is None for shape in shapes):
-        return None
-    follow(graph, chain)
-
-    def build(layouts: list[str], out: str) -> tuple[str, dict[str, object]]:
-        sources = tuple(
-            Source(shape, layout, 0, shape.channels)
-            for shape, layout in zip(shapes, layouts, strict=True)
-            if shape is not None
-        )
-        return "Mix", {"spec": Mix(sources, tuple(chain.steps))}
-
-    return Item(node, chain, list(node.input), False, (BLOCKED,), build)
 
 
 def find_elementwise(graph: Graph, node: onnx.NodeProto, start: str) -> Item | None:

@@ -56,7 +56,7 @@ class Emitter:
         return BLOCKED if read or NCHW not in item.writes else NCHW
 
     def _maps(self) -> list[Item]:
-        return [item for item in self._items if item.is_map]
+        return [item for item in self._items if item.on_maps]
 
     def _read_plainly(self, value: str) -> bool:
         """Whether anything but kernels on blocked maps reads the value."""
@@ -70,7 +70,7 @@ class Emitter:
             if reader is None or value not in (*reader.maps, *reader.chain.tensors):
                 return True
             as_tensor = value in reader.chain.tensors
-            if as_tensor and self._layout[reader.chain.output] == NCHW:
+            if as_tensor and self._layout.get(reader.chain.output, NCHW) == NCHW:
                 return True
         return False
 

@@ -29,6 +29,13 @@ class Item:
     build: Callable[[list[str], str], tuple[str, dict[str, object]]]
     weights: list[tuple[str, Array]] = field(default_factory=list)
     is_map: bool = True
+    # Whether it can read blocked maps; None: as it writes them.
+    reads_maps: bool | None = None
+
+    @property
+    def on_maps(self) -> bool:
+        """Whether the values in `maps` may come blocked."""
+        return self.is_map if self.reads_maps is None else self.reads_maps
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:

@@ -13,12 +13,14 @@ _MIN_PIXELS = 64
 
 @dataclass(frozen=True)
 class Source:
-    """Channels [start, stop) of a map of the output's size."""
+    """Channels [start, stop) of a map; the output is `scale` (vertical, horizontal) times as large,
+    each pixel a rectangle of equal ones."""
 
     map: MapShape
     layout: str
     start: int
     stop: int
+    scale: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Mix:
         """The map that is written."""
         first = self.sources[0].map
         channels = sum(source.stop - source.start for source in self.sources)
-        return MapShape(first.batch, channels, first.height, first.width)
+        height, width = self.sources[0].scale
+        return MapShape(first.batch, channels, first.height * height, first.width * width)
 
 
 def render(mix: Mix) -> Kernel:
@@ -97,4 +100,13 @@ def _address(mix: Mix, n: int, channel: int) -> str:
     source = mix.sources[n]
     strides = source.map.strides(source.layout)
     offset = channel // LANES * strides["BLOCK"] + channel % LANES * strides["CHANNEL"]
-    return f"in{n} + {offset} + p * {strides['PIXEL']}"
+    return f"in{n} + {offset} + {_pixel(mix, source)} * {strides['PIXEL']}"
+
+
+def _pixel(mix: Mix, source: Source) -> str:
+    """The pixel of the source that output pixel `p` shows."""
+    if source.scale == (1, 1):
+        return "p"
+    width = mix.out_map.width
+    row, column = f"p / {width} / {source.scale[0]}", f"p % {width} / {source.scale[1]}"
+    return f"({row} * {source.map.width} + {column})"

@@ -5,7 +5,7 @@ from typing import Any
 
 from tinygrad import Tensor
 
-from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool, rows
+from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool, rows, stack
 from compile.kernels.launch import launch
 from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
@@ -57,6 +57,11 @@ def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     return launch(mix.render(described), [out], inputs, context.label)[0]
 
 
+def _stack(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
+    kernel = stack.render(decode(stack.Stack, spec))
+    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
+
+
 def _rows(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
     kernel = rows.render(decode(rows.Rows, spec))
     return launch(kernel, [tuple(shape)], inputs, context.label)[0]
@@ -77,5 +82,6 @@ OPS = (
     Op("Pool", _pool, domain=DOMAIN, context=True),
     Op("Mix", _mix, domain=DOMAIN, context=True),
     Op("Rows", _rows, domain=DOMAIN, context=True),
+    Op("Stack", _stack, domain=DOMAIN, context=True),
     Op("FromBlocked", _from_blocked, domain=DOMAIN),
 )

@@ -49,7 +49,13 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         nodes = [
-            helper.make_node(op, inputs.split(), output.split(), name=f"{op}_{n}", **attributes)
+            helper.make_node(
+                op,
+                [i.strip("_") for i in inputs.split()],
+                output.split(),
+                name=f"{op}_{n}",
+                **attributes,
+            )
             for n, (op, inputs, output, attributes) in enumerate(self.nodes)
         ]
         graph = helper.make_graph(
@@ -160,6 +166,87 @@ CASES: dict[str, Case] = {
         MAP,
         {**CONV_WEIGHTS, "u": weights(20, 3, 2, 2)},
         {"Convolution": 2},
+    ),
+    "enlarged maps are joined, added and read": Case(
+        [
+            ("Conv", "x w b", "c", {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+            (
+                "Resize",
+                "c _ twice",
+                "r",
+                {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+            ),
+            ("Concat", "r x", "j", {"axis": 1}),
+            ("Conv", "j d", "e", {}),
+            ("Resize", "c _ _ sizes", "s", {}),
+            ("Add", "s e", "y", {}),
+        ],
+        {"x": (1, 6, 6, 10)},
+        {
+            **CONV_WEIGHTS,
+            "d": weights(20, 26, 1, 1),
+            "twice": np.array([1, 1, 2, 2], np.float32),
+            "sizes": np.array([1, 20, 6, 10]),
+        },
+        {"Convolution": 2, "Mix": 2, "FromBlocked": 1},
+    ),
+    "a convolution of slices reads the map": Case(
+        [
+            ("Slice", "x zero end two_axis two", "top", {}),
+            ("Slice", "top zero end three_axis two", "a", {}),
+            ("Slice", "x one end two_axis two", "low", {}),
+            ("Slice", "low zero end three_axis two", "f", {}),
+            ("Slice", "x both ends axes steps", "d", {}),
+            ("Slice", "top one end three_axis two", "e", {}),
+            ("Concat", "a f e d", "j", {"axis": 1}),
+            ("Conv", "j w b", "y", {"pads": [1, 0, 0, 1], "strides": [1, 2]}),
+        ],
+        {"x": (1, 3, 8, 12)},
+        {
+            "w": weights(5, 12, 3, 2),
+            "b": weights(5),
+            "zero": np.array([0]),
+            "one": np.array([1]),
+            "two": np.array([2]),
+            "end": np.array([2**62]),
+            "two_axis": np.array([2]),
+            "three_axis": np.array([-1]),
+            "both": np.array([1, 1]),
+            "ends": np.array([12, 8]),
+            "axes": np.array([3, 2]),
+            "steps": np.array([2, 2]),
+        },
+        {"Convolution": 1},
+    ),
+    "rows of joined maps, one map after the other": Case(
+        [
+            CONV,
+            ("Sigmoid", "c", "s", {}),
+            ("Concat", "c s x", "j", {"axis": 1}),
+            ("Reshape", "j flat", "f", {}),
+            ("Reshape", "z small", "g", {}),
+            ("Concat", "f g", "k", {"axis": 2}),
+            ("Transpose", "k", "y", {"perm": [0, 2, 1]}),
+        ],
+        {**MAP, "z": (1, 46, 2, 3)},
+        {**CONV_WEIGHTS, "flat": np.array([1, 46, -1]), "small": np.array([1, 46, 6])},
+        {"Convolution": 1, "Elementwise": 1, "Stack": 1},
+    ),
+    "rows of maps whose channels are moved last": Case(
+        [
+            CONV,
+            ("Transpose", "c", "t", {"perm": [0, 2, 3, 1]}),
+            ("Reshape", "t flat", "f", {}),
+            ("Transpose", "x", "u", {"perm": [0, 2, 3, 1]}),
+            ("Reshape", "u flat", "g", {}),
+            ("Concat", "f g", "y", {"axis": 1}),
+            ("Relu", "c", "r", {}),
+            ("Transpose", "r", "z", {"perm": [0, 2, 3, 1]}),
+        ],
+        MAP,
+        {**CONV_WEIGHTS, "flat": np.array([1, -1, 2])},
+        {"Convolution": 1, "Elementwise": 1, "Stack": 2},
+        outputs=("y", "z"),
     ),
     "dense layers of two heads": Case(
         [
