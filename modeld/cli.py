@@ -45,7 +45,9 @@ def run_guarded(program: str, action: Callable[[], int]) -> int:
     """The action's exit status; what users can cause or cure becomes one line on stderr."""
     try:
         with raising_on_signals():
-            return action()
+            status = action()
+            sys.stdout.flush()  # here, where a closed pipe can still be told
+            return status
     except ModeldError as error:
         return _tell(program, f"error: {error}", error.exit_code)
     except StoppedError as stopped:
