@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyopencl as cl
 
 from modeld.artifact import Artifact
+from modeld.compiling import compile_together
 from modeld.errors import ModeldError
 from modeld.opencl import describe_device
 from modeld.program_cache import ProgramCache, program_key
@@ -51,25 +52,26 @@ class Programs:
 def build_programs(context: cl.Context, artifact: Artifact, cache: ProgramCache) -> Programs:
     """Build every program that the entry points name, in the manifest's order.
 
-    The order is kept because one driver is known to give a slower binary for the same source
-    when it is compiled later in a process.
+    Those that are not in the cache are compiled in processes of their own where that is quicker.
+    In this process the order is kept because one driver is known to give a slower binary for the
+    same source when it is compiled later.
     """
     device = context.devices[0]
-    info = describe_device(device)
     options = artifact.manifest.toolchain.build_options
-    programs = Programs({}, {})
-    for entry_point in artifact.manifest.entry_points:
-        for call in entry_point.calls:
-            if call.program in programs.by_path:
-                continue
-            source = artifact.read(call.program)
-            key = program_key(source, options, info)
-            program = _load_binary(context, cache.load(key), options)
-            if program is None:
-                program = _compile(context, call.program, source, options)
-                programs.fresh[call.program] = key
-            programs.by_path[call.program] = program
-    return programs
+    calls = [call for entry in artifact.manifest.entry_points for call in entry.calls]
+    sources = {path: artifact.read(path) for path in dict.fromkeys(c.program for c in calls)}
+    info = describe_device(device)
+    keys = {path: program_key(source, options, info) for path, source in sources.items()}
+    binaries = {path: cache.load(key) for path, key in keys.items()}
+    built = {path: _load_binary(context, binary, options) for path, binary in binaries.items()}
+    missing = {path: sources[path] for path, program in built.items() if program is None}
+    compiled = compile_together(device, missing, options)
+    for path, source in missing.items():
+        built[path] = _load_binary(context, compiled.get(path), options) or _compile(
+            context, path, source, options
+        )
+    by_path = {path: program for path, program in built.items() if program is not None}
+    return Programs(by_path, {path: keys[path] for path in missing})
 
 
 def _load_binary(context: cl.Context, binary: bytes | None, options: str) -> cl.Program | None:
