@@ -22,6 +22,7 @@ class Count(enum.StrEnum):
     TIMESTAMPS_STALLED = "timestampsStalled"
     FRAMES_IN_PLACE = "framesInPlace"
     FRAMES_COPIED = "framesCopied"
+    WIDE_MISSING = "wideMissing"
 
 
 class Report(Protocol):

@@ -57,6 +57,8 @@ struct ModeldHealth @0xa4f1eb3323f5f582 {
     # How camera frames reached the device: as they lie in the camera server's memory, or by a copy.
     framesInPlace @13 :UInt64;
     framesCopied @14 :UInt64;
+    # Times that the wide camera gave no frame for 100 ms while the narrow one's waited for it.
+    wideMissing @15 :UInt64;
   }
 
   struct Stage {

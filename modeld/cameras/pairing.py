@@ -139,4 +139,9 @@ class FramePairer:
                     f"{main.timestamp_sof} ns, extra {frame.frame_id} at {frame.timestamp_sof} ns",
                 )
             return frame
+        self._report(
+            Count.WIDE_MISSING,
+            f"wide camera: no frame within {RECEIVE_TIMEOUT_S * 1e3:.0f} ms for narrow frame "
+            f"{main.frame_id}, which waits; see to the camera, or serve the narrow one alone",
+        )
         return None

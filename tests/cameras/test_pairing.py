@@ -109,7 +109,7 @@ def test_main_waits_for_its_extra_over_time_outs() -> None:
     wide: Script = [None, None, *fake_frames(3)]
     found, faults = pairs(narrow, wide)
     assert found == [(0, 0), (1, 1), (2, 2)]
-    assert not faults
+    assert faults == {Count.WIDE_MISSING: 2}
 
 
 @pytest.mark.parametrize("stuck", ["narrow", "wide", "both"])
@@ -124,6 +124,23 @@ def test_timestamps_that_stand_still_pair_by_arrival(stuck: str) -> None:
     assert mains[-1] - mains[1] + 1 == len(mains) - 1
     assert len(found) >= 8
     assert faults[Count.TIMESTAMPS_STALLED] >= 8
+
+
+def test_a_wide_camera_that_falls_silent_is_named_and_waited_for() -> None:
+    told: list[tuple[Count, str]] = []
+    wide: Script = [*fake_frames(2), None, None, None, *list(fake_frames(4))[2:]]
+    pairer = FramePairer(
+        FakeCamera(FakeStream(list(fake_frames(4))), FakeStream(wide)),
+        FakeClock(),
+        lambda count, message, about="": told.append((count, message)),
+    )
+    found = [pairer.receive() for _ in range(7)]
+    assert [pair and (pair.main.frame_id, pair.extra.frame_id) for pair in found] == [
+        (0, 0), (1, 1), None, None, None, (2, 2), (3, 3),
+    ]  # fmt: skip
+    assert {count for count, _ in told} == {Count.WIDE_MISSING}
+    assert len(told) == 3
+    assert told[0][1].startswith("wide camera: no frame within 100 ms for narrow frame 2, which")
 
 
 def test_restarted_cameras_with_a_new_clock_are_followed() -> None:
