@@ -90,9 +90,8 @@ def networks(files: dict[str, File]) -> dict[str, list[list[File]]]:
     return found
 
 
-@pytest.mark.slow
 def test_shipped_interfaces(data_path: Callable[[str], Path], tmp_path: Path) -> None:
-    """Each file of the list: in a network that equals its host, or refused with a reason."""
+    """Each file of the list is in a network that equals its host."""
     listed = json.loads(data_path("models/openpilot/metadata.json").read_text())
     files = {name: shipped_file(entry) for name, entry in listed.items()}
     wrapped: dict[str, str] = {}
@@ -111,9 +110,7 @@ def test_shipped_interfaces(data_path: Callable[[str], Path], tmp_path: Path) ->
                 checked[key] = check_against_host(candidate, tmp_path)
             wrapped[name] = checked.get(key, TODAY)
             break
-    assert wrapped.keys() | refused.keys() == files.keys()
+    assert wrapped.keys() == files.keys(), refused
+    # Those that are no part of another and see the road are driving networks of a generation.
     complete = {n for n, f in files.items() if {"plan", "lane_lines", "meta"} <= f.heads.keys()}
-    driving = {name for name in complete if wrapped.get(name, TODAY) != TODAY}
-    assert driving == complete, refused
-    for name, reason in refused.items():
-        assert name in wrapped or any(head in reason for head in ("input", "output")), reason
+    assert {name for name in complete if wrapped[name] != TODAY} == complete
