@@ -16,6 +16,8 @@ from modeld.messaging import new_event
 from msgschema.services import BY_NAME
 
 NS = 1_000_000_000
+# Before it are the segment table and the pointer to the Event, a word each.
+_TIME_AT = 16
 
 # Frame size → deviceType and sensor of a device that has such cameras.
 _DEVICES = {
@@ -54,6 +56,11 @@ def device_profile(
     return DeviceProfile(*_DEVICES[camera], rpy, height, speed)
 
 
+def _stamped(message: bytes, moment: int) -> bytes:
+    """The same message at another time, which is the first word of an Event's own data."""
+    return message[:_TIME_AT] + moment.to_bytes(8, "little") + message[_TIME_AT + 8 :]
+
+
 class _Moment:
     """A clock that stands at the time a message is due."""
 
@@ -71,8 +78,7 @@ class DeviceMessages:
     """Makes the messages of the device, as bytes ready to send, in order of time."""
 
     def __init__(self, profile: DeviceProfile) -> None:
-        # m/s, for recordings in which it changes.
-        self.speed = profile.speed
+        self._speed = profile.speed
         self._profile = profile
         self._moment = _Moment()
         self._clock: Clock = self._moment
@@ -85,11 +91,24 @@ class DeviceMessages:
         }
         self._start: int | None = None
         self._told = dict.fromkeys(self._fillers, 0)
+        # Messages that are the same again but for their time.
+        self._templates: dict[str, bytes] = {}
 
     @property
     def services(self) -> tuple[str, ...]:
         """What `until` publishes."""
         return tuple(self._fillers)
+
+    @property
+    def speed(self) -> float:
+        """In m/s; recordings in which it changes set it."""
+        return self._speed
+
+    @speed.setter
+    def speed(self, speed: float) -> None:
+        if speed != self._speed:
+            self._speed = speed
+            self._templates.pop("carState", None)
 
     def until(self, now: int) -> Iterator[tuple[int, str, bytes]]:
         """(time, service, message) of everything due since the last call, up to `now` in ns.
@@ -106,7 +125,9 @@ class DeviceMessages:
             due += [(self._start + tick * period, service) for tick in ticks]
             self._told[service] = last + 1
         for moment, service in sorted(due):
-            yield moment, service, self._message(service, moment, self._fillers[service])
+            if service not in self._templates:
+                self._templates[service] = self._message(service, moment, self._fillers[service])
+            yield moment, service, _stamped(self._templates[service], moment)
 
     def camera_state(self, service: str, frame_id: int, sof: int, eof: int) -> bytes:
         """The message of a camera service that announces a frame, due at its end."""

@@ -83,3 +83,21 @@ def test_each_camera_size_belongs_to_a_device_with_such_cameras(camera: str) -> 
 def test_an_unknown_camera_size_is_named() -> None:
     with pytest.raises(ModeldError, match="no known device has 640x480 cameras; choose 1928x1208"):
         device_profile("640x480", (0, 0, 0), 1.2, 0)
+
+
+def test_a_message_again_is_the_same_but_for_its_time() -> None:
+    messages = DeviceMessages(PROFILE)
+    first: dict[str, bytes] = {}
+    for moment, service, data in messages.until(2 * SECOND):
+        fresh = decode_event(data).as_builder()
+        assert fresh.logMonoTime == moment
+        fresh.logMonoTime = 0
+        timeless = fresh.to_bytes()
+        assert first.setdefault(service, timeless) == timeless
+    messages.speed = 7.5
+    speeds = [
+        decode_event(data).carState.vEgo
+        for _, service, data in messages.until(3 * SECOND)
+        if service == "carState"
+    ]
+    assert set(speeds) == {7.5}
