@@ -65,7 +65,12 @@ def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:
         [np.full(_width(head), share / _width(head)) for head, share in CHANCES.items()]
     )
     loss = logits.maximum(0) - logits * chances + (1 + (-logits.abs()).exp()).log()
-    return (loss * Tensor(weights.astype(np.float32), device=outputs.device)).sum(-1).mean().contiguous()
+    return (
+        (loss * Tensor(weights.astype(np.float32), device=outputs.device))
+        .sum(-1)
+        .mean()
+        .contiguous()
+    )
 
 
 def choice_loss(outputs: Tensor, choices: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ def heads(
 
     `memory` is (N, 25, 2 * attention): `remember` of the 24 sampled steps before and of this one.
     """
-    joined = feature.cat(_attend(weights, topology, feature, memory), traffic, action_t, dim=1)
+    joined = feature.cat(attend(weights, topology, feature, memory), traffic, action_t, dim=1)
     hidden = _dense(weights, "trunk.join", joined).relu()
     hidden = _dense(weights, "trunk.mix", hidden).relu()
     parts = _dense(weights, "trunk.coefficients", hidden).split(
@@ -140,7 +140,8 @@ def heads(
     return raw[0].cat(*raw[1:], dim=1) * scale + prior
 
 
-def _attend(weights: TensorWeights, topology: Topology, feature: Tensor, memory: Tensor) -> Tensor:
+def attend(weights: TensorWeights, topology: Topology, feature: Tensor, memory: Tensor) -> Tensor:
+    """What the memory (N, 25, 2 * attention) says to features (N, 512): (N, attention)."""
     heads_, size = topology.heads, topology.attention // topology.heads
     memory = memory + weights["attention.position"]
     keys, values = memory.reshape(-1, STEPS, 2, heads_, size).permute(2, 0, 3, 1, 4).split(1)
