@@ -49,7 +49,7 @@ def open_logged(
         prefetch = Prefetch(items, _AHEAD)
         items, close = prefetch, prefetch.close
     return LoggedDevice(
-        _recording(route, camera, make),
+        _recording(route, camera, make, span.count),
         items,
         ReplayClock(clock),
         factor,
@@ -81,13 +81,14 @@ def _up_to_first_frame(
     )
 
 
-def _recording(route: Route, camera: str, make: FrameMaker) -> Recording:
+def _recording(route: Route, camera: str, make: FrameMaker, total: int | None) -> Recording:
     layout = make.layout
     return Recording(
         device_profile(camera, LEVEL, FIRST_HEIGHT, 0.0),
         layout,
         two_cameras=len(route.cameras) > 1,
         visible=(0, 0, layout.width, layout.height),
+        total=total,
         title=route.name,
         wide_only=route.cameras == ("wide",),
     )
