@@ -138,7 +138,9 @@ def _scaled_layer(weights: dict[str, Array], layer: Convolution, made: dict[str,
     else:
         out = source @ weight[:, :, 0, 0].T + weights[f"{layer.name}.bias"]
     mean, deviation = _statistics(out)
-    factor: Array = np.float32(layer.gain if layer.residual else 1.0) / deviation
+    factor = 1 / deviation
+    if layer.residual:
+        factor *= np.float32(layer.gain)
     _rescale(weights, layer.name, factor, mean)
     scaled: Array = (out - mean) * factor
     if layer.residual:
