@@ -126,8 +126,9 @@ def _scaled_stem(weights: dict[str, Array], topology: Topology, images: Tensor) 
     mean, deviation = _statistics(before)
     for index, name in enumerate(names):
         part = slice(index * topology.stem, (index + 1) * topology.stem)
-        _rescale(weights, name, 1 / deviation[part], mean[part])
-    return np.maximum((before - mean) / deviation, 0)
+        _rescale(weights, name, np.reciprocal(deviation[part]), mean[part])
+    after: Array = np.maximum((before - mean) / deviation, 0)
+    return after
 
 
 def _scaled_layer(weights: dict[str, Array], layer: Convolution, made: dict[str, Array]) -> Array:
@@ -138,7 +139,7 @@ def _scaled_layer(weights: dict[str, Array], layer: Convolution, made: dict[str,
     else:
         out = source @ weight[:, :, 0, 0].T + weights[f"{layer.name}.bias"]
     mean, deviation = _statistics(out)
-    factor = 1 / deviation
+    factor = np.reciprocal(deviation)
     if layer.residual:
         factor *= np.float32(layer.gain)
     _rescale(weights, layer.name, factor, mean)
