@@ -73,6 +73,6 @@ def select_device(selector: str | None = None) -> cl.Device:
         names = sorted({d.platform.name for d in devices})
         raise ModeldError(
             f"no OpenCL device matches {selector!r}; found {len(matches)} on matching platforms, "
-            f"platforms are {', '.join(names)}"
+            f"name a part of one of {', '.join(names)}, and an index below their number of devices"
         )
     return matches[index]

@@ -82,7 +82,9 @@ def plot_latency(
     Raises ModeldError when nothing was answered, or the file cannot be written.
     """
     if not rows:
-        raise ModeldError(f"no frame was answered after the warm-up; nothing to draw in {path}")
+        raise ModeldError(
+            f"no frame was answered after the warm-up; nothing to draw in {path}; measure longer"
+        )
     figure = Figure((13, 8), dpi=_DPI, layout="constrained")
     timeline, spread = figure.subplots(2, 1, height_ratios=(1.25, 1))
     _draw_timeline(timeline, rows, samples, deadline_ms)
