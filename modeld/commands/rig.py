@@ -101,11 +101,11 @@ def run(args: argparse.Namespace) -> int:
             measurement = measure(plan, transport, SystemClock(), on_second=on_second, stop=stop)
     numbers = report(measurement, args.source)
     broken = violations(limits, numbers)
-    _write_files(args, measurement)
     console.print(latency_table(numbers), summary_table(numbers))
     for violation in broken:
         console.print(f"[red]over budget:[/] {violation}")
-    print(result_line(numbers, broken))
+    print(result_line(numbers, broken), flush=True)
+    _write_files(args, measurement)
     stopped = tell_stopped(stop, f"after {measurement.seconds:.0f} of {plan_seconds:g} s")
     return stopped or (1 if broken else 0)
 

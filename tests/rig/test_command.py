@@ -74,15 +74,18 @@ def test_a_run_is_measured_judged_and_exported(
     assert json.loads(names["trace"].read_text())["traceEvents"]
 
 
-def test_a_run_that_is_stopped_reports_what_it_has(artifact: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "modeld", *flags(artifact, tmp_path, "--duration", "8h")]
+def test_a_run_that_is_stopped_reports_what_it_has(
+    artifact: Path, tmp_path: Path, clip: Callable[..., Path]
+) -> None:
+    more = ("--duration", "8h", "--source", f"loop:{clip([40, 60, 80])}")
+    command = [sys.executable, "-m", "modeld", *flags(artifact, tmp_path, *more)]
     where = command[command.index("--bind") + 1]
     frames = tmp_path / "frames.csv"
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, "--csv", str(frames)], stdout=pipe, stderr=pipe) as process:
         with ZmqTransport(connect=where) as transport:
             inbox = transport.inbox(["modelV2"], conflate=False)
-            for _ in range(20):
+            for _ in range(40):
                 assert inbox.wait(60)
                 inbox.receive("modelV2")
         process.send_signal(signal.SIGINT)
@@ -90,8 +93,8 @@ def test_a_run_that_is_stopped_reports_what_it_has(artifact: Path, tmp_path: Pat
     assert process.returncode == 128 + signal.SIGINT
     assert re.fullmatch(r"modeld: stopped by SIGINT after \d+ of 28800 s", told.splitlines()[-1])
     result = json.loads(out.splitlines()[-1].removeprefix("RESULT "))
-    assert result["frames"]["heard"] >= 20
-    assert frames.read_text().count("\n") > 5
+    assert result["frames"]["heard"] > 10
+    assert frames.read_text().count("\n") > 1
 
 
 def failure(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
