@@ -13,6 +13,8 @@ from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
+from compile.kernels import group_conv
+from compile.kernels.layout import NCHW
 
 __all__ = ["DOMAIN", "TileChooser", "fuse"]
 
@@ -39,22 +41,28 @@ _ON_MAPS = (joins.find_mix, anchors.find_pooling, joins.find_resize)
 
 
 def fuse(
-    model: onnx.ModelProto, tiles: TileChooser, base_dir: Path | None = None
+    model: onnx.ModelProto,
+    tiles: TileChooser,
+    base_dir: Path | None = None,
+    device_class: str = "cpu",
 ) -> onnx.ModelProto:
     """The same computation with our kernels in it; all shapes of `model` are numbers.
 
-    External weights are read from `base_dir` and are inside the result.
+    External weights are read from `base_dir` and are inside the result. For the class `gpu` there
+    are kernels for convolutions and products of matrices, on ONNX's own layout.
     """
     graph = Graph(model, base_dir)
-    combine(graph)
+    on_groups = device_class == "gpu"
+    combine(graph, normalisations=not on_groups)
     fold_slices(graph)
-    combine_stacks(graph)
-    Emitter(graph, find_items(graph), tiles).run()
+    if not on_groups:
+        combine_stacks(graph)
+    Emitter(graph, find_items(graph, on_groups), tiles, on_groups).run()
     share_launches(graph)
     return graph.to_model([DOMAIN])
 
 
-def find_items(graph: Graph) -> list[Item]:
+def find_items(graph: Graph, on_groups: bool = False) -> list[Item]:
     """Everything that kernels of ours compute, in execution order."""
     items: list[Item] = []
     maps: set[str] = set()
@@ -62,13 +70,19 @@ def find_items(graph: Graph) -> list[Item]:
         if id(node) in graph.taken:
             continue
         item = _find(graph, node, maps)
-        if item is None:
+        if item is None or (on_groups and not _for_groups(item)):
             continue
         items.append(item)
         graph.taken |= {id(n) for n in item.nodes}
         if item.is_map:
             maps.add(item.chain.output)
     return items
+
+
+def _for_groups(item: Item) -> bool:
+    """Whether the kernel for work-groups can do it."""
+    operator, details = item.build([NCHW] * len(item.maps), NCHW)
+    return operator == "Convolution" and group_conv.fits(details["spec"])
 
 
 def _find(graph: Graph, node: onnx.NodeProto, maps: set[str]) -> Item | None:

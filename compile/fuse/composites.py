@@ -19,13 +19,13 @@ NORMALISE_NODE = "Normalise"
 _CLOSE = 1e-4
 
 
-def combine(graph: Graph) -> None:
+def combine(graph: Graph, normalisations: bool = True) -> None:
     """Replace every composite that is found."""
     for node in list(graph.nodes):
         # A composite that was found before may have taken the node.
         if node.domain or not _is_there(graph, node):
             continue
-        if node.op_type == "Div":
+        if node.op_type == "Div" and normalisations:
             _combine_normalisation(graph, node)
         if node.op_type in ("Mul", "Div") and _is_there(graph, node):
             _combine_product(graph, node)

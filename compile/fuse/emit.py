@@ -29,8 +29,12 @@ class TileChooser(Protocol):
 class Emitter:
     """Replaces the items' nodes in the graph by private ones."""
 
-    def __init__(self, graph: Graph, items: Sequence[Item], tiles: TileChooser) -> None:
+    def __init__(
+        self, graph: Graph, items: Sequence[Item], tiles: TileChooser, on_groups: bool = False
+    ) -> None:
+        """`on_groups`: with kernels for work-groups, maps in ONNX's own layout."""
         self._graph = graph
+        self._on_groups = on_groups
         self._items = items
         self._tiles = tiles
         self._packed: dict[int, str] = {}
@@ -51,6 +55,8 @@ class Emitter:
 
     def _choose(self, item: Item) -> str:
         """Blocked where another kernel of ours reads the map."""
+        if self._on_groups:
+            return NCHW
         value = item.chain.output
         read = any(value in (*other.maps, *other.chain.tensors) for other in self._maps())
         return BLOCKED if read or NCHW not in item.writes else NCHW
@@ -88,7 +94,9 @@ class Emitter:
         ]
         inputs += [self._operand(name, out, item.is_map, extra) for name in item.chain.tensors]
         target = self._blocked[value] if out == BLOCKED else value
-        if operator in ("Convolution", "Depthwise"):
+        if self._on_groups:
+            operator = "GroupConvolution"
+        elif operator in ("Convolution", "Depthwise"):
             chosen = (
                 self._tiles.convolution(spec)  # type: ignore[arg-type]
                 if operator == "Convolution"

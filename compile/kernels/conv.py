@@ -155,7 +155,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
     height, width, in_width = conv.rows
     per_group = conv.in_channels // conv.groups
     tiles = ceil_div(width, tile.pixels)
-    name = _name(conv)
+    name = name_of(conv)
     into, out = conv.in_map.strides(conv.in_layout), conv.out_map.strides(conv.out_layout)
     values: dict[str, int | str] = {
         "BLOCKS": tile.blocks,
@@ -188,7 +188,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         **{f"OUT_{k}": v for k, v in out.items()},
         "OUT_BLOCKS": conv.groups * group_blocks(conv),
         "OUT_LANES(b)": _lanes(conv),
-        "OUT_PIXEL_AT(place, y, x)": _pixel_at(conv),
+        "OUT_PIXEL_AT(place, y, x)": pixel_at(conv),
         "DISPATCH": dispatch(conv, tile),
     }
     source = epilogue.render(conv.steps) + defines(values) + template("lanes") + template("conv")
@@ -200,13 +200,14 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
     return make_kernel(name, source, size, macs=conv.macs)
 
 
-def _name(conv: Convolution) -> str:
+def name_of(conv: Convolution) -> str:
+    """What people call the kernel: its kind and sizes."""
     kind = "pointwise" if conv.is_pointwise else f"conv{conv.kernel[0]}x{conv.kernel[1]}"
     sizes = f"{conv.in_channels}_{conv.out_map.channels}_{conv.out_map.height}x{conv.out_map.width}"
     return f"{kind}_{sizes}"
 
 
-def _pixel_at(conv: Convolution) -> str:
+def pixel_at(conv: Convolution) -> str:
     """Which output pixel a row and a column of the tile are, in the given place of an upscale."""
     up, left = conv.upscale
     row = f"((y) * {up} + (place) / {left})"

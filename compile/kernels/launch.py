@@ -46,7 +46,13 @@ _FUNCTION = re.compile(r"^(?:static|INLINE)\b[^;{(]*?\b(\w+)\(", re.MULTILINE)
 _MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
 
-def make_kernel(name: str, source: str, global_size: tuple[int, int, int], macs: int = 0) -> Kernel:
+def make_kernel(
+    name: str,
+    source: str,
+    global_size: tuple[int, int, int],
+    local_size: tuple[int, int, int] = (1, 1, 1),
+    macs: int = 0,
+) -> Kernel:
     """The kernel that `source` calls NAME, in a text that can share a program with others.
 
     Its name ends with a digest of the text, its functions get that name too, and its macros end
@@ -57,7 +63,7 @@ def make_kernel(name: str, source: str, global_size: tuple[int, int, int], macs:
     named = defines({"NAME": unique, **{f: f"{f}_{unique}" for f in functions}})
     macros = dict.fromkeys(_MACRO.findall(named + source))
     ended = "".join(f"#undef {macro}\n" for macro in macros)
-    return Kernel(unique, named + source + ended, global_size, macs=macs)
+    return Kernel(unique, named + source + ended, global_size, local_size, macs)
 
 
 def launch(

@@ -5,7 +5,7 @@ from typing import Any
 
 from tinygrad import Tensor
 
-from compile.kernels import conv, depthwise, elementwise, gemv, mix, pool, rows, stack
+from compile.kernels import conv, depthwise, elementwise, gemv, group_conv, mix, pool, rows, stack
 from compile.kernels.launch import launch
 from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
@@ -21,6 +21,14 @@ def _convolution(
     kernel = conv.render(described, conv.Tile(*tile))
     out = tuple(shape) or described.out_map.stored(described.out_layout)
     return launch(kernel, [out], inputs, context.label)[0]
+
+
+def _group_convolution(
+    *inputs: Tensor, spec: str, shape: Sequence[int] = (), context: Context
+) -> Tensor:
+    described = decode(conv.Convolution, spec)
+    out = tuple(shape) or described.out_map.stored(described.out_layout)
+    return launch(group_conv.render(described), [out], inputs, context.label)[0]
 
 
 def _depthwise(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
@@ -75,6 +83,7 @@ def _from_blocked(x: Tensor, channels: int) -> Tensor:
 
 OPS = (
     Op("Convolution", _convolution, domain=DOMAIN, context=True),
+    Op("GroupConvolution", _group_convolution, domain=DOMAIN, context=True),
     Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),

@@ -40,8 +40,11 @@ def own_kernels(
     if budget_s is not None and (tuning_file is None or not tuned):
         raise ModeldError("--tune needs --tuning FILE.json to write to, and no --no-tuned")
     info = describe_device(device)
-    if not tuned or info.device_class != "cpu":
+    if not tuned or info.device_class not in ("cpu", "gpu"):
         return OwnKernels(imported.model, "")
+    if info.device_class == "gpu":
+        model = fuse(imported.model, Tiles(Tuning()), imported.base_dir, "gpu")
+        return OwnKernels(model, "")
     if tuning_file is None:
         tuning = shipped_tuning(info.device_class, platform.machine())
     elif budget_s is not None and not tuning_file.exists():

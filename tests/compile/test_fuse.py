@@ -332,6 +332,30 @@ def test_pattern(name: str) -> None:
             np.testing.assert_allclose(g, e, rtol=case.tolerance, atol=case.tolerance)
 
 
+# What the kernels for work-groups take, and what they leave to others.
+ON_GROUPS = {
+    "batch norm into the weights": {"GroupConvolution": 1},
+    "GELU": {"GroupConvolution": 1},
+    "PReLU and residual": {"GroupConvolution": 1},
+    "depthwise, pointwise, residual of a residual": {"GroupConvolution": 2},
+    "convolution transposed": {"GroupConvolution": 2},
+    "dense layers of two heads": {},
+    "transformer block": {"GroupConvolution": 3},
+}
+
+
+@pytest.mark.parametrize("name", ON_GROUPS)
+def test_pattern_for_work_groups(name: str) -> None:
+    case = CASES[name]
+    model = case.model()
+    inputs = {n: RNG.standard_normal(s, np.float32) for n, s in case.inputs.items()}
+    fused = fuse(model, Tiles(Tuning()), device_class="gpu")
+    private = Counter(node.op_type for node in fused.graph.node if node.domain == DOMAIN)
+    assert private == Counter(ON_GROUPS[name])
+    for g, e in zip(run_ours(fused, inputs), run_ort(model, inputs), strict=True):
+        np.testing.assert_allclose(g, e, rtol=case.tolerance, atol=case.tolerance)
+
+
 def test_every_node_is_named_by_one_kernel() -> None:
     case = CASES["depthwise, pointwise, residual of a residual"]
     fused = fuse(case.model(), Tiles(Tuning()))

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from kernel_bench import UNTOUCHED, Bench, load, store
 
-from compile.kernels import gemv, mix, pool, rows
+from compile.kernels import gemv, mix, pool, rows, stack
 from compile.kernels.gemv import Product
 from compile.kernels.layout import BLOCKED, NCHW, MapShape, pad_channels
 from compile.kernels.mix import Mix, Source
 from compile.kernels.pool import Pooling
 from compile.kernels.rows import Rows
 from compile.kernels.spec import decode, encode
+from compile.kernels.stack import Segment, Stack
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,40 @@ def test_join_of_channels_in_any_layout(bench: Bench) -> None:
     np.testing.assert_array_equal(found, np.maximum(joined + bias[:, None, None], 0))
 
 
+def test_enlarged_channels_are_read_in_place(bench: Bench) -> None:
+    rng = np.random.default_rng(3)
+    small = rng.standard_normal((1, 18, 2, 3), np.float32)
+    whole = rng.standard_normal((1, 5, 4, 9), np.float32)
+    sources = (
+        Source(MapShape(*small.shape), BLOCKED, 0, 18, (2, 3)),
+        Source(MapShape(*whole.shape), NCHW, 0, 5),
+    )
+    spec = Mix(sources)
+    assert spec.out_map == MapShape(1, 23, 4, 9)
+    outs = [spec.out_map.stored(BLOCKED)]
+    (stored,) = bench.run(mix.render(spec), outs, [store(small, BLOCKED), whole])
+    expected = np.concatenate([small.repeat(2, 2).repeat(3, 3), whole], 1)
+    np.testing.assert_array_equal(load(stored, BLOCKED, 23), expected)
+
+
+def test_stack_is_rows_of_channels(bench: Bench) -> None:
+    rng = np.random.default_rng(4)
+    shapes = [[(BLOCKED, 18), (NCHW, 3)], [(BLOCKED, 5)]]
+    sizes = [(7, 11), (2, 3)]
+    segments, inputs, rows_of_channels = [], [], []
+    for parts, size in zip(shapes, sizes, strict=True):
+        maps = [rng.standard_normal((1, c, *size), np.float32) for _, c in parts]
+        sources = [Source(MapShape(1, c, *size), layout, 0, c) for layout, c in parts]
+        segments.append(Segment(tuple(sources)))
+        inputs += [store(m, layout) for m, (layout, _) in zip(maps, parts, strict=True)]
+        rows_of_channels.append(np.concatenate(maps, 1).transpose(0, 2, 3, 1).reshape(-1))
+    expected = np.concatenate(rows_of_channels)
+    kernel = stack.render(Stack(tuple(segments)))
+    (found,) = bench.run(kernel, [(expected.size + 9,)], inputs)
+    np.testing.assert_array_equal(found[:-9], expected)
+    assert (found[-9:] == UNTOUCHED).all()
+
+
 def test_dense_layers_share_a_launch(bench: Bench) -> None:
     rng = np.random.default_rng(2)
     sizes = [(70, 33), (5, 1), (64, 256), (3, 16)]
@@ -122,6 +157,7 @@ def test_normalisation(bench: Bench) -> None:
     [
         Mix((Source(MapShape(1, 2, 3, 4), NCHW, 0, 2),), ("relu",)),
         Product(3, 4),
+        Stack((Segment((Source(MapShape(1, 2, 3, 4), NCHW, 0, 2, (2, 1)),)),)),
         Pooling("max", MapShape(1, 2, 3, 4), MapShape(1, 2, 1, 1), (3, 4), (1, 1), (0, 0, 0, 0)),
         Rows("softmax", 3, 4),
     ],

@@ -1,5 +1,6 @@
 """Builds with our kernels, with and without a tuning file, and with tinygrad's alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from compile.build import BuildRequest, build
 from compile.tune import load_tuning
 from modeld.artifact import open_artifact
 from modeld.errors import ModeldError
+from modeld.opencl import describe_device, select_device
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,17 @@ def test_launches_name_the_nodes_they_compute(model: Path, tmp_path: Path) -> No
     call = manifest.entry_points[0].calls[0]
     assert call.kernel.startswith("conv3x3_3_4_")
     assert len(call.nodes) == 2 and call.macs == 4 * 8 * 16 * 27
+
+
+def test_a_gpu_gets_kernels_for_work_groups(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu = replace(describe_device(select_device()), device_class="gpu")
+    monkeypatch.setattr("compile.kernels.select.describe_device", lambda device: on_gpu)
+    build(BuildRequest(model, tmp_path / "a"))
+    call = open_artifact(tmp_path / "a").manifest.entry_points[0].calls[0]
+    assert call.kernel.startswith("group_conv3x3_3_4_")
+    assert call.local_size == (64, 1, 1)
 
 
 def test_not_tuned_has_no_kernel_of_ours(model: Path, tmp_path: Path) -> None:
