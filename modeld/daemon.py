@@ -26,7 +26,7 @@ from modeld.health import Health, TurnTimes
 from modeld.manifest import Camera, Contract
 from modeld.messaging import enum_name
 from modeld.outputs import OutputParser
-from modeld.publish import MessageFiller, Turn, fill_camera_odometry, fill_driving_model_data
+from modeld.publish import ModelV2Writer, Turn, fill_camera_odometry, fill_driving_model_data
 from modeld.state import ModelInputs
 from modeld.vehicle import Vehicle
 
@@ -85,8 +85,11 @@ class Daemon:
         self._last_sound: Vector = np.zeros(size, np.float32)
         self._action = ActionPolicy()
         self._desire = DesireHelper()
-        meta = slices["meta"]
-        self._filler = MessageFiller(meta[1] - meta[0])
+        self._model_v2 = ModelV2Writer(
+            pub.new_event("modelV2"),
+            self._parser.parse(self._last_sound),
+            size if config.messages.raw_predictions else 0,
+        )
 
     def run(self, stop: Ended, frames: int | None = None) -> int:
         """Turn until `stop` is set, the recording ends, or `frames` turns were published.
@@ -239,11 +242,8 @@ class Daemon:
         self, outputs: Mapping[str, Vector], raw: Vector, turn: Turn, valid: bool, dropped: int
     ) -> None:
         pub = self._pub
-        event = pub.new_event("modelV2", valid=valid)
-        self._filler.model_v2(event.modelV2, outputs, turn)
-        if self._config.messages.raw_predictions:
-            event.modelV2.rawPredictions = raw.tobytes()
-        pub.send("modelV2", event)
+        now = self._clock.monotonic_ns()
+        pub.send("modelV2", self._model_v2.encode(outputs, raw, turn, now, valid))
 
         event = pub.new_event("drivingModelData", valid=valid)
         fill_driving_model_data(event.drivingModelData, outputs, turn)

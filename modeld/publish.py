@@ -22,8 +22,10 @@ from modeld.constants import (
     T_IDXS,
     VELOCITY,
     X_IDXS,
+    MetaLayout,
 )
 from modeld.desire import LaneChangeDirection, LaneChangeState
+from modeld.template import Template, make_marks
 
 Array = npt.NDArray[np.float32]
 Outputs = Mapping[str, Array]
@@ -35,6 +37,8 @@ _T = T_IDXS.tolist()
 _X = X_IDXS.tolist()
 _LEAD_T = list(LEAD_T_IDXS)
 _META_T = list(META_T_IDXS)
+# The vector as it came, among the outputs.
+_RAW = ""
 # Least squares of a polynomial over fixed times is one matrix: (5, 33).
 _POLY_FIT = np.linalg.pinv(np.vander(T_IDXS, POLY_PATH_DEGREE + 1, increasing=True))
 
@@ -54,48 +58,54 @@ class Turn:
     lane_change_direction: LaneChangeDirection
 
 
-class MessageFiller:
-    """Fills message builders; keeps the histories that hard-brake and confidence need."""
+class ModelV2Writer:
+    """Encodes modelV2 turn by turn; keeps the histories that hard-brake and confidence need.
 
-    def __init__(self, meta_width: int) -> None:
-        self._layout = META_LAYOUTS[meta_width]
+    `event` is an empty Event builder of modelV2, which the writer keeps; `outputs` are any turn's,
+    for their shapes; `raw_size` is the length of the network's vector if that is published too.
+    """
+
+    def __init__(self, event: Builder, outputs: Outputs, raw_size: int = 0) -> None:
+        self._layout = META_LAYOUTS[outputs["meta"].size]
         self._hard_brake = HardBrakeMonitor(self._layout)
         self._confidence = ConfidenceMonitor(self._layout)
+        self._event = event
+        self._message = event.modelV2
+        event.logMonoTime = 0
+        marks = make_marks({**outputs, _RAW: np.zeros(raw_size, np.float32)})
+        fill_outputs(self._message, marks, self._layout)
+        # Parts are taken once: asking for one again takes as long as setting all of it.
+        self._meta, self._action = self._message.meta, self._message.action
+        if raw_size:
+            self._message.rawPredictions = marks[_RAW].tobytes()
+        self._template = Template(event, marks)
 
-    def model_v2(self, message: Builder, outputs: Outputs, turn: Turn) -> None:
-        """Fill a ModelDataV2. Call it once per turn: the histories advance."""
+    def encode(
+        self, outputs: Outputs, raw: Array, turn: Turn, log_mono_time: int, valid: bool
+    ) -> bytes:
+        """The message of a turn, encoded. Call it once per turn: the histories advance."""
+        self._event.logMonoTime, self._event.valid = log_mono_time, valid
+        message, meta = self._message, self._meta
         message.frameId = turn.frame_id
         message.frameIdExtra = turn.frame_id_extra
         message.frameAge = turn.frame_age
         message.frameDropPerc = turn.drop_percent
         message.timestampEof = turn.timestamp_eof
         message.modelExecutionTime = turn.execution_time
-        _fill_plan(message, outputs["plan"], outputs["plan_stds"])
-        _fill_lines(message, outputs)
-        _fill_leads(message.init("leadsV3", len(LEAD_T_OFFSETS)), outputs)
-        self._fill_meta(message.meta, outputs, turn)
         message.confidence = int(self._confidence.update(outputs["meta"], turn.frame_id))
-        _fill_action(message.action, turn.action)
-
-    def _fill_meta(self, meta: Builder, outputs: Outputs, turn: Turn) -> None:
-        probabilities, layout = outputs["meta"], self._layout
-        meta.engagedProb = float(probabilities[0])
-        meta.desireState = outputs["desire_state"].tolist()
-        meta.desirePrediction = outputs["desire_pred"].ravel().tolist()
-        meta.hardBrakePredicted = self._hard_brake.update(probabilities)
+        meta.hardBrakePredicted = self._hard_brake.update(outputs["meta"])
         meta.laneChangeState = int(turn.lane_change_state)
         meta.laneChangeDirection = int(turn.lane_change_direction)
-        ahead = meta.disengagePredictions
-        ahead.t = _META_T
-        ahead.brakeDisengageProbs = probabilities[layout.brake_disengage].tolist()
-        ahead.gasDisengageProbs = probabilities[layout.gas_disengage].tolist()
-        ahead.steerOverrideProbs = probabilities[layout.steer_override].tolist()
-        ahead.brake3MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_3].tolist()
-        ahead.brake4MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_4].tolist()
-        ahead.brake5MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_5].tolist()
-        ahead.gasPressProbs = probabilities[layout.gas_press].tolist()
-        if layout.brake_press is not None:
-            ahead.brakePressProbs = probabilities[layout.brake_press].tolist()
+        _fill_action(self._action, turn.action)
+        return self._template.encode({**outputs, _RAW: raw})
+
+
+def fill_outputs(message: Builder, outputs: Outputs, layout: MetaLayout) -> None:
+    """Fill all of a ModelDataV2 that is a copy of outputs, or never changes."""
+    _fill_plan(message, outputs["plan"], outputs["plan_stds"])
+    _fill_lines(message, outputs)
+    _fill_leads(message.init("leadsV3", len(LEAD_T_OFFSETS)), outputs)
+    _fill_meta(message.meta, outputs, layout)
 
 
 def fill_driving_model_data(message: Builder, outputs: Outputs, turn: Turn) -> None:
@@ -166,6 +176,24 @@ def _fill_leads(leads: Builder, outputs: Outputs) -> None:
         lead.t = _LEAD_T
         lead.x, lead.y, lead.v, lead.a = means[i]
         lead.xStd, lead.yStd, lead.vStd, lead.aStd = stds[i]
+
+
+def _fill_meta(meta: Builder, outputs: Outputs, layout: MetaLayout) -> None:
+    probabilities = outputs["meta"]
+    meta.engagedProb = float(probabilities[0])
+    meta.desireState = outputs["desire_state"].tolist()
+    meta.desirePrediction = outputs["desire_pred"].ravel().tolist()
+    ahead = meta.disengagePredictions
+    ahead.t = _META_T
+    ahead.brakeDisengageProbs = probabilities[layout.brake_disengage].tolist()
+    ahead.gasDisengageProbs = probabilities[layout.gas_disengage].tolist()
+    ahead.steerOverrideProbs = probabilities[layout.steer_override].tolist()
+    ahead.brake3MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_3].tolist()
+    ahead.brake4MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_4].tolist()
+    ahead.brake5MetersPerSecondSquaredProbs = probabilities[layout.hard_brake_5].tolist()
+    ahead.gasPressProbs = probabilities[layout.gas_press].tolist()
+    if layout.brake_press is not None:
+        ahead.brakePressProbs = probabilities[layout.brake_press].tolist()
 
 
 def _fill_xyzt(builder: Builder, xyz: Sequence[list[float]], t: list[float]) -> None:

@@ -13,10 +13,11 @@ from modeld.fakes.executor import OUTPUT_SIZE, SLICES
 from modeld.messaging import decode_event
 from modeld.outputs import OutputParser
 from modeld.publish import (
-    MessageFiller,
+    ModelV2Writer,
     Turn,
     fill_camera_odometry,
     fill_driving_model_data,
+    fill_outputs,
     fit_path,
 )
 
@@ -44,11 +45,20 @@ def round_trip(event: Any, member: str) -> Any:
     return getattr(next(iter(msgschema.load().Event.read_multiple_bytes(event.to_bytes()))), member)
 
 
+def empty() -> Any:
+    event = msgschema.load().Event.new_message()
+    event.init("modelV2")
+    return event
+
+
+def shapes(outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.zeros_like(array) for name, array in outputs.items()}
+
+
 @pytest.fixture(scope="module")
 def model(outputs: dict[str, np.ndarray]) -> Any:
-    event = msgschema.load().Event.new_message()
-    MessageFiller(55).model_v2(event.init("modelV2"), outputs, TURN)
-    return round_trip(event, "modelV2")
+    writer = ModelV2Writer(empty(), shapes(outputs))
+    return decode_event(writer.encode(outputs, outputs["meta"], TURN, 0, True)).modelV2
 
 
 def xyz(data: Any) -> np.ndarray:
@@ -142,13 +152,11 @@ def test_meta(model: Any, outputs: dict[str, np.ndarray]) -> None:
 
 def test_hard_brake_and_confidence_advance_once_a_turn(outputs: dict[str, np.ndarray]) -> None:
     risky = dict(outputs, meta=np.full(55, 0.9, np.float32))
-    filler = MessageFiller(55)
+    writer = ModelV2Writer(empty(), outputs)
     found = []
     for frame_id in range(40, 46):
-        event = msgschema.load().Event.new_message()
         turn = Turn(frame_id, frame_id, 0, 0, 0, 0, Action(), TURN.lane_change_state, 2)  # type: ignore[arg-type]
-        filler.model_v2(event.init("modelV2"), risky, turn)
-        message = round_trip(event, "modelV2")
+        message = decode_event(writer.encode(risky, outputs["meta"], turn, 0, True)).modelV2
         found.append((message.meta.hardBrakePredicted, str(message.confidence)))
     assert found == [(False, "red")] * 4 + [(True, "red")] * 2
 
@@ -156,12 +164,65 @@ def test_hard_brake_and_confidence_advance_once_a_turn(outputs: dict[str, np.nda
 def test_networks_without_brake_press_leave_the_list_empty(
     outputs: dict[str, np.ndarray],
 ) -> None:
-    event = msgschema.load().Event.new_message()
     older = dict(outputs, meta=outputs["meta"][:48])
-    MessageFiller(48).model_v2(event.init("modelV2"), older, TURN)
-    ahead = round_trip(event, "modelV2").meta.disengagePredictions
+    data = ModelV2Writer(empty(), older).encode(older, older["meta"], TURN, 0, True)
+    ahead = decode_event(data).modelV2.meta.disengagePredictions
     np.testing.assert_array_equal(list(ahead.gasPressProbs), older["meta"][7:36:7])
     assert len(ahead.brakePressProbs) == 0
+
+
+def filled_by_capnp(outputs: dict[str, np.ndarray], turn: Turn, raw: bytes) -> bytes:
+    """A turn's modelV2, without the histories, as Cap'n Proto itself fills it."""
+    event = msgschema.load().Event.new_message()
+    message = event.init("modelV2")
+    event.logMonoTime, event.valid = turn.timestamp_eof, turn.frame_id % 2 == 0
+    message.frameId, message.frameIdExtra = turn.frame_id, turn.frame_id_extra
+    message.frameAge, message.frameDropPerc = turn.frame_age, turn.drop_percent
+    message.timestampEof, message.modelExecutionTime = turn.timestamp_eof, turn.execution_time
+    fill_outputs(message, outputs, META_LAYOUTS[outputs["meta"].size])
+    message.confidence = "green"
+    message.meta.laneChangeState = int(turn.lane_change_state)
+    message.meta.laneChangeDirection = int(turn.lane_change_direction)
+    message.action.desiredCurvature = turn.action.desired_curvature
+    message.action.desiredAcceleration = turn.action.desired_acceleration
+    message.action.shouldStop = turn.action.should_stop
+    if raw:
+        message.rawPredictions = raw
+    return bytes(event.to_bytes())
+
+
+@pytest.mark.parametrize("raw_size", [0, OUTPUT_SIZE])
+@pytest.mark.parametrize("width", META_LAYOUTS)
+def test_every_turn_is_encoded_as_capnp_does(
+    outputs: dict[str, np.ndarray], width: int, raw_size: int
+) -> None:
+    random = np.random.default_rng(width)
+    first = dict(outputs, meta=np.zeros(width, np.float32))
+    writer = ModelV2Writer(empty(), first, raw_size)
+    special = np.array([0.0, -0.0, 1e-45, 3e38, -1.0], np.float32)
+    for number in range(1, 30):
+        turn_outputs = {
+            name: random.choice(special, array.shape)
+            if number % 7 == 0
+            else random.standard_normal(array.shape).astype(np.float32)
+            for name, array in first.items()
+        }
+        # Nothing bad ahead, so that the histories say nothing.
+        turn_outputs["meta"] = random.uniform(0, 1e-6, width).astype(np.float32)
+        raw = random.standard_normal(raw_size).astype(np.float32)
+        turn = Turn(
+            number,
+            number - 1,
+            number % 3,
+            number / 64,
+            int(random.integers(1 << 62)),
+            number / 128,
+            Action(number / 2, -number / 4, bool(number % 2)),
+            LaneChangeState(number % 4),
+            LaneChangeDirection(number % 3),
+        )
+        found = writer.encode(turn_outputs, raw, turn, turn.timestamp_eof, number % 2 == 0)
+        assert found == filled_by_capnp(turn_outputs, turn, raw.tobytes())
 
 
 def test_driving_model_data(outputs: dict[str, np.ndarray]) -> None:

@@ -134,7 +134,7 @@ class ZmqPublisher:
 
     def subscribers(self) -> int:
         """Connected readers. Also empties the queue of comings and goings, so call it often."""
-        while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+        while _has_message(self._socket):
             with contextlib.suppress(zmq.Again):
                 change = self._socket.recv(zmq.DONTWAIT)
                 self._subscribers += {b"\x01": 1, b"\x00": -1}.get(change[:1], 0)
@@ -165,7 +165,14 @@ class ZmqInbox:
         data = None
         with contextlib.suppress(zmq.Again):
             for _ in range(_MOST_SKIPPED if self._conflate else 1):
+                if not _has_message(socket):
+                    break
                 data = socket.recv(zmq.DONTWAIT)
                 while socket.get(zmq.RCVMORE):
                     data = socket.recv(zmq.DONTWAIT)
         return data
+
+
+def _has_message(socket: "zmq.Socket[bytes]") -> bool:
+    """Asked before receiving: an exception for every empty socket takes twenty times as long."""
+    return bool(zmq.zmq_poll([(socket, zmq.POLLIN)], 0))
