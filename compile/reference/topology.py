@@ -96,7 +96,8 @@ def trunk_layers(topology: Topology) -> tuple[Convolution, ...]:
             source = added[-1].name
         if stage >= 3:
             kept = topology.neck[stage - 3]
-            layers.append(Convolution(f"neck_{stage}", source, width, kept, 1))
+            # No rectifier: a dozen channels that one day are all zero would never come back.
+            layers.append(Convolution(f"neck_{stage}", source, width, kept, 1, relu=False))
         channels = width
     return tuple(layers)
 

@@ -97,7 +97,8 @@ def _vision_by_kernels(weights: TensorWeights, topology: Topology, images: Tenso
         if layer.depthwise:
             made[layer.name] = depthwise(source, weight, bias, layer.stride)
         else:
-            made[layer.name] = pointwise(source, weight, bias, made.get(layer.residual))
+            residual = made.get(layer.residual)
+            made[layer.name] = pointwise(source, weight, bias, residual, layer.relu)
     maps = [made[name].permute(0, 3, 1, 2).flatten(1) for name in ("neck_3", "neck_4")]
     neck = maps[0].cat(maps[1], dim=1)
     return dense(neck, weights["feature.weight"], weights["feature.bias"])

@@ -108,8 +108,10 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _product(x, _pack(weight), [bias], gradient=gradient)
 
 
-def pointwise(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None = None) -> Tensor:
-    """relu(x W + bias + residual): x (N, H, W, CI), weight (CO, CI, 1, 1), bias (CO,)."""
+def pointwise(
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None = None, relu: bool = True
+) -> Tensor:
+    """x W + bias + residual, rectified: x (N, H, W, CI), weight (CO, CI, 1, 1), bias (CO,)."""
     *place, inputs = x.shape
     outputs = weight.shape[0]
     padding = -outputs % LANES
@@ -123,12 +125,12 @@ def pointwise(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None =
         grad: Tensor, y: Tensor, inputs_: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]:
         source, packed = inputs_[:2]
-        before, sums = _rectified(grad, y)
+        before, sums = _rectified(grad, y) if relu else (grad, grad.sum(0))
         back = _product(before, _pack(_unpack(packed).T))
         found = (back, _pack(_outer(before, source).T), sums)
         return found if residual is None else (*found, before)
 
-    y = _product(rows, _pack(flat.T), extra, True, gradient)
+    y = _product(rows, _pack(flat.T), extra, relu, gradient)
     y = y.reshape(*place, outputs + padding)
     return y[..., :outputs] if padding else y
 

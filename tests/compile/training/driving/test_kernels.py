@@ -73,6 +73,16 @@ def test_dense() -> None:
     )
 
 
+def test_pointwise_without_a_rectifier() -> None:
+    _compare(
+        lambda x, w, b: pointwise(x, w, b, relu=False),
+        lambda x, w, b: _nhwc(_nchw(x).conv2d(w, b)),
+        _numbers(2, 8, 16, 32),
+        _numbers(12, 32, 1, 1),
+        _numbers(12),
+    )
+
+
 def test_pointwise_with_a_residual() -> None:
     _compare(
         pointwise,
