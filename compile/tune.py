@@ -29,7 +29,7 @@ VERSION = 1
 SHIPPED = Path(__file__).parent / "tuning"
 
 # Candidates that are timed, best first by the cost model, and rounds over all of them.
-_CANDIDATES = 4
+_CANDIDATES = 6
 _ROUNDS = 12
 _MAX_FILE_BYTES = 16 << 20
 
@@ -87,9 +87,12 @@ def save_tuning(path: Path, tuning: Tuning) -> None:
     write_atomic(path, tuning.to_bytes())
 
 
-def shipped_tuning(device_class: str, machine: str) -> Tuning:
-    """What comes with the compiler for this kind of device; empty when nothing does."""
-    path = SHIPPED / f"{device_class}-{machine}.json"
+def shipped_tuning(device_class: str, machine: str, native_width: int) -> Tuning:
+    """What comes with the compiler for this kind of device; empty when nothing does.
+
+    `machine` is the processor's architecture, `native_width` how many floats its vectors hold.
+    """
+    path = SHIPPED / f"{device_class}-{machine}-{native_width}.json"
     return load_tuning(path) if path.exists() else Tuning()
 
 
@@ -182,12 +185,11 @@ class DeviceTimer:
     def __call__(self, shape: Convolution, kernels: Sequence[Kernel]) -> list[float]:
         """The shortest device time of each kernel, in seconds."""
         buffers = [self._buffer(size) for size in _argument_elements(shape)]
-        built = []
-        for kernel in kernels:
-            program = cl.Program(self._context, kernel.source).build(BUILD_OPTIONS)
-            function = cl.Kernel(program, kernel.name)
+        sources = {kernel.name: kernel.source for kernel in kernels}
+        program = cl.Program(self._context, "".join(sources.values())).build(BUILD_OPTIONS)
+        built = [cl.Kernel(program, kernel.name) for kernel in kernels]
+        for function in built:
             function.set_args(*buffers)
-            built.append(function)
         best = [math.inf] * len(kernels)
         for _ in range(_ROUNDS):
             for n, (kernel, function) in enumerate(zip(kernels, built, strict=True)):

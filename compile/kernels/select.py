@@ -45,18 +45,18 @@ def own_kernels(
     if info.device_class == "gpu":
         model = fuse(imported.model, Tiles(Tuning()), imported.base_dir, "gpu")
         return OwnKernels(model, "")
+    width = device.native_vector_width_float
     if tuning_file is None:
-        tuning = shipped_tuning(info.device_class, platform.machine())
+        tuning = shipped_tuning(info.device_class, platform.machine(), width)
     elif budget_s is not None and not tuning_file.exists():
         tuning = Tuning(info.device)
     else:
         tuning = load_tuning(tuning_file)
     if budget_s is None:
-        tiles = Tiles(tuning, native_width=device.native_vector_width_float)
+        tiles = Tiles(tuning, native_width=width)
         model = fuse(imported.model, tiles, imported.base_dir)
         return OwnKernels(model, tiles.chosen.digest)
     progress.note("timing tiles on the device")
-    width = device.native_vector_width_float
     tiles = Tiles(tuning, DeviceTimer(device), budget_s, native_width=width)
     model = fuse(imported.model, tiles, imported.base_dir)
     if tuning_file is not None:
