@@ -5,7 +5,8 @@ to the mean of what is true, and on the way the network unlearns to look at its 
 rectifiers end up at zero for good. And without normalisation layers, what differs between pictures
 gets smaller from layer to layer beside what they have in common.
 
-So the output biases are set to the statistics of the targets, and every layer is scaled so that
+So the output biases are set to the statistics of the targets and their weights to zero, since
+answers to what is not yet understood would be noise, and every other layer is scaled so that
 each of its channels has mean 0 and deviation 1 before the rectifier, as in "All you need is a good
 init" (https://arxiv.org/abs/1511.06422), there without the means.
 """
@@ -37,10 +38,10 @@ def fitted(topology: Topology, seed: int) -> dict[str, Array]:
     """`seeded` weights, fitted. The same seed gives the same up to rounding."""
     weights = seeded(topology, seed)
     seen = make_batch(_STREAM + seed, 0, _SEEN, 1)
-    hidden = _scaled(weights, topology, seen)
+    _scaled(weights, topology, seen)
     known = make_batch(_STREAM + seed, 1, _KNOWN, 1)
-    offset = hidden.mean(0) @ weights["trunk.coefficients.weight"]
-    weights["trunk.coefficients.bias"] = (output_biases(known) - offset).astype(np.float32)
+    weights["trunk.coefficients.weight"] *= 0
+    weights["trunk.coefficients.bias"] = output_biases(known)
     return weights
 
 
@@ -91,8 +92,8 @@ def _fill(outputs: Array, heads: tuple[str, ...], values: npt.NDArray[np.floatin
         start += place.stop - place.start
 
 
-def _scaled(weights: dict[str, Array], topology: Topology, batch: Batch) -> Array:
-    """Scale all layers but the last, in place; returns what the last reads, (n, trunk)."""
+def _scaled(weights: dict[str, Array], topology: Topology, batch: Batch) -> None:
+    """Scale all layers but the last, in place."""
     images = paint(Tensor(batch.scenes), Tensor(batch.cameras)).realize()
     images = images.reshape(len(batch.desires), -1, 2, 6, HEIGHT, WIDTH)
     made = {"stem": _scaled_stem(weights, topology, images)}
@@ -103,7 +104,7 @@ def _scaled(weights: dict[str, Array], topology: Topology, batch: Batch) -> Arra
     feature = _scaled_dense(weights, "feature", joined)
     read = _joined(weights, topology, feature, batch)
     hidden = np.maximum(_scaled_dense(weights, "trunk.join", read), 0)
-    return np.maximum(_scaled_dense(weights, "trunk.mix", hidden), 0)
+    _scaled_dense(weights, "trunk.mix", hidden)
 
 
 def _joined(weights: dict[str, Array], topology: Topology, feature: Array, batch: Batch) -> Array:
