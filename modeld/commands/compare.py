@@ -67,7 +67,10 @@ def compare_logs(first: Path, second: Path, args: argparse.Namespace) -> Compari
         raise ModeldError(f"neither {first} nor {second} holds a model message; nothing to compare")
     if args.plots is not None:
         curves = [read_curves(read_events(path)) for path in (first, second)]
-        plot_comparison(args.plots, curves[0], curves[1], (first.name, second.name))
+        names = (first.name, second.name)
+        if names[0] == names[1]:
+            names = (str(first), str(second))
+        plot_comparison(args.plots, curves[0], curves[1], names)
     return comparison
 
 
@@ -84,12 +87,12 @@ def show(comparison: Comparison, console: Console) -> None:
     """Print the outcome for people."""
     for frames, where in ((comparison.only_first, "first"), (comparison.only_second, "second")):
         for service, ids in frames.items():
-            console.print(f"[red]{service}: {len(ids)} frames only in the {where} log[/]: "
-                          f"{_some(ids)}")  # fmt: skip
+            alone = f"{service}: {_counted(len(ids), 'frame')} only in the {where} log"
+            console.print(f"[red]{alone}[/]: {_some(ids)}")
     if comparison.differences:
         console.print(_table(comparison))
         if (more := len(comparison.differences) - _SHOWN_FIELDS) > 0:
-            console.print(f"and {more} more fields")
+            console.print(f"and {_counted(more, 'more field')}")
     verdict = "[green]the logs agree[/]" if comparison.equal else "[red]the logs differ[/]"
     console.print(f"{verdict}: {_outcome(comparison)}")
 
@@ -98,8 +101,12 @@ def _outcome(comparison: Comparison) -> str:
     if not comparison.messages:
         return "no frame is in both"
     fields = len(comparison.differences)
-    differ = f"{fields} fields differ" if fields else "no field differs"
-    return f"{comparison.messages} messages compared, {differ}"
+    differ = f"{fields} fields differ" if fields > 1 else f"{fields or 'no'} field differs"
+    return f"{_counted(comparison.messages, 'message')} compared, {differ}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _table(comparison: Comparison) -> Table:

@@ -21,6 +21,8 @@ from modeld.rig.recorder import STACKED, Row, stage_times
 _DPI = 110
 _INK, _FAINT, _REFERENCE, _NEW, _WARNING = "#22303c", "#c8d0d8", "#8fa3b5", "#0b7a75", "#d1495b"
 
+_FEW_FRAMES = 30
+
 # The curves that openpilot's model replay shows for a change of model.
 _SERIES: Mapping[str, Callable[[Any], float]] = {
     "velocity.x[0]  (m/s)": lambda m: m.velocity.x[0],
@@ -64,14 +66,25 @@ def plot_comparison(
     figure = Figure((13, 11), dpi=_DPI, layout="constrained")
     grid = figure.subplots(4, 2, sharex=True)
     for axes, name in zip(grid.ravel(), _SERIES, strict=True):
-        axes.plot(first.frames, first.values[name], color=_REFERENCE, lw=4, label=names[0])
-        axes.plot(second.frames, second.values[name], color=_NEW, lw=1.2, label=names[1])
+        _draw_curve(axes, first, name, _REFERENCE, 4, names[0])
+        _draw_curve(axes, second, name, _NEW, 1.2, names[1])
+        if not np.isfinite([*first.values[name], *second.values[name]]).any():
+            axes.text(0.5, 0.5, "in neither log", transform=axes.transAxes, color=_INK, ha="center")
         _dress(axes, name)
     for axes in grid[-1]:
         axes.set_xlabel("frame id", color=_INK)
     grid[0, 0].legend(loc="best", frameon=False)
     figure.suptitle(f"{names[0]}  and  {names[1]}", color=_INK, fontsize=14)
     _save(figure, path)
+
+
+def _draw_curve(
+    axes: Axes, curves: ModelCurves, name: str, colour: str, width: float, label: str
+) -> None:
+    # A line needs two points; a few are better seen as points anyway.
+    marker = "o" if len(curves.frames) <= _FEW_FRAMES else None
+    style = {"color": colour, "lw": width, "marker": marker, "ms": width + 2}
+    axes.plot(curves.frames, curves.values[name], label=label, **style)
 
 
 def plot_latency(

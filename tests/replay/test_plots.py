@@ -54,6 +54,29 @@ def test_heads_that_a_network_lacks_are_left_empty() -> None:
     assert len(missing) == 6
 
 
+def test_a_single_frame_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "plots.png"
+    one, none = read_curves([model(4)]), read_curves([])
+    plot_comparison(path, one, none, ("one", "none"))
+    with Image.open(path) as picture:
+        colours = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    # The first log's colour, in the legend and as a point in each of eight plots.
+    drawn = int((np.abs(colours.astype(int) - (0x8F, 0xA3, 0xB5)).max(1) < 8).sum())
+    plot_comparison(path, none, none, ("one", "none"))
+    with Image.open(path) as picture:
+        colours = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    legend = int((np.abs(colours.astype(int) - (0x8F, 0xA3, 0xB5)).max(1) < 8).sum())
+    assert drawn - legend > 8 * 20
+
+
+def test_what_neither_log_has_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "plots.png"
+    plot_comparison(path, *[read_curves([model(4, whole=False)])] * 2, ("one", "two"))
+    without = ink(path)
+    plot_comparison(path, *[read_curves([model(4)])] * 2, ("one", "two"))
+    assert without != ink(path)
+
+
 def test_a_comparison_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "plots.png"
     frames = list(range(50))
