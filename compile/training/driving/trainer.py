@@ -1,12 +1,13 @@
 """Training the driving network: paint, see, compare, correct, all in one captured step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from math import log2
 
 import numpy as np
 from safetensors.numpy import save
 from tinygrad import Context, Tensor, TinyJit, dtypes
-from tinygrad.nn.optim import AdamW
+from tinygrad.nn.optim import AdamW, OptimizerGroup
 
 from compile.reference.graph import assemble
 from compile.reference.topology import IMAGE_CHANNELS
@@ -38,6 +39,39 @@ def drive_images(scenes: Tensor, cameras: Tensor, steps: int) -> Tensor:
     return paint(scenes, cameras).reshape(-1, steps + 1, 2, IMAGE_CHANNELS, HEIGHT, WIDTH)
 
 
+def _optimizer(
+    weights: Mapping[str, Tensor], decay: float
+) -> tuple[tuple[float, ...], OptimizerGroup]:
+    """An AdamW for each factor of the learning rate, and the factors in the same order.
+
+    Adam moves every weight by about the rate in a step, so a sum over thousands of inputs changes
+    a hundred times as much as one over nine, and without normalisation nothing takes that back.
+    So weights with many inputs move less and those with few move more (https://arxiv.org/abs/2203.03466).
+    """
+    groups: dict[float, list[Tensor]] = {}
+    for name, weight in weights.items():
+        groups.setdefault(rate_factor(name, weight.shape), []).append(weight)
+    factors = tuple(sorted(groups))
+    beta_1, beta_2 = _BETAS
+    return factors, OptimizerGroup(
+        *(
+            AdamW(groups[f], lr=0.0, b1=beta_1, b2=beta_2, weight_decay=decay, fused=False)
+            for f in factors
+        )
+    )
+
+
+def rate_factor(name: str, shape: Sequence[int]) -> float:
+    """What the learning rate of a weight is multiplied with: 256 / inputs, to a power of two."""
+    if len(shape) == 4:
+        inputs = shape[1] * shape[2] * shape[3]
+    elif name.endswith(".weight"):
+        inputs = shape[0]
+    else:
+        return 1.0
+    return float(2 ** round(min(max(log2(256 / inputs), -3), 2)))
+
+
 class DrivingTrainer:
     """A run: weights, optimizer, drives, and the step as captured kernels, anew for each phase."""
 
@@ -52,14 +86,7 @@ class DrivingTrainer:
             check(weights, self.topology)
         arrays = seeded(self.topology, config.run.seed) if weights is None else weights
         self.weights = to_tensors(arrays)
-        self.optimizer = AdamW(
-            list(self.weights.values()),
-            lr=0.0,
-            b1=_BETAS[0],
-            b2=_BETAS[1],
-            weight_decay=config.optimizer.weight_decay,
-            fused=False,
-        )
+        self._factors, self.optimizer = _optimizer(self.weights, config.optimizer.weight_decay)
         start(self.weights, self.optimizer)
         self.step, self.history = 0, History()
         self._compute = getattr(dtypes, config.network.compute)
@@ -202,9 +229,12 @@ class DrivingTrainer:
         require_gradients(self.optimizer, self.weights)
         self._clip_gradients()
         # In place: the rate belongs to the state that is saved.
-        self.optimizer.lr.assign(rate)
+        rates = [
+            member.lr.assign(rate * factor)
+            for member, factor in zip(self.optimizer.optimizers, self._factors, strict=True)
+        ]
         measured = loss.stack(*parts, line_error(outputs, numbers, weights))
-        Tensor.realize(measured, self.optimizer.lr, *self.optimizer.schedule_step())
+        Tensor.realize(measured, *rates, *self.optimizer.schedule_step())
         return measured
 
     def _clip_gradients(self) -> None:

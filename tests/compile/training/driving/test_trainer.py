@@ -17,7 +17,7 @@ from compile.training.checkpoint import CheckpointStore
 from compile.training.checkpoint import load as load_checkpoint
 from compile.training.display import TrainingDisplay
 from compile.training.driving.config import DrivingConfig, Phase, RunConfig
-from compile.training.driving.trainer import DrivingTrainer
+from compile.training.driving.trainer import DrivingTrainer, rate_factor
 from compile.training.history import History
 from compile.training.loop import CHECKPOINTS, WEIGHTS, train
 from modeld.errors import ModeldError
@@ -109,7 +109,10 @@ def test_a_phase_may_be_changed_until_it_begins(config: DrivingConfig, tmp_path:
     for changed, message in (
         (replace(config, phases=(replace(first, sequences=2), second)), r"phases\[0\].sequences"),
         (replace(config, data=replace(config.data, seed=2)), "data.seed is 1 in the checkpoint, 2"),
-        (replace(config, optimizer=replace(config.optimizer, weight_decay=0.0)), "wd of the opt"),
+        (
+            replace(config, optimizer=replace(config.optimizer, weight_decay=0.0)),
+            "wd of optimizer 0",
+        ),
     ):
         with pytest.raises(ModeldError, match=message):
             DrivingTrainer(changed).resume(saved, History())
@@ -135,6 +138,24 @@ def test_each_turn_has_an_order_of_its_own() -> None:
     phase = Phase(1, 1, steps=1, rate=0, reuse=3, kept=20)
     turns = [[phase.batch_at(20 * turn + i, 1) for i in range(20)] for turn in range(3)]
     assert turns[1] != turns[2] != turns[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "factor"),
+    [
+        ("stage_1.block_1.depthwise.weight", (48, 1, 5, 5), 4),
+        ("stem_wide.weight", (16, 12, 3, 3), 2),
+        ("stage_4.block_1.expand.weight", (256, 256, 1, 1), 1),
+        ("feature.weight", (2304, 512), 1 / 8),
+        ("trunk.mix.weight", (256, 256), 1),
+        ("feature.bias", (512,), 1),
+        ("attention.position", (25, 256), 1),
+    ],
+)
+def test_weights_with_many_inputs_move_less(
+    name: str, shape: tuple[int, ...], factor: float
+) -> None:
+    assert rate_factor(name, shape) == factor
 
 
 def test_phases_follow_one_another() -> None:
