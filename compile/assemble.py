@@ -13,7 +13,7 @@ from compile.capture import Capture
 from compile.device import BUILD_OPTIONS
 from compile.emit import artifact_files, file_entries, kernel_path
 from compile.images import EXTENSION as IMAGE_EXTENSION
-from compile.memory import ALIGNMENT, MemoryPlan
+from compile.memory import MemoryPlan
 from compile.samples import TURNS
 from compile.verify import Known
 from compile.warp import WarpProgram
@@ -59,7 +59,7 @@ class Parts:
     digest: str
     tolerances: tuple[Tolerance, ...]
     errors: tuple[OutputError, ...]
-    image_pitch_alignment: int
+    image_rows: int
 
 
 def assemble(parts: Parts) -> tuple[Manifest, dict[str, bytes]]:
@@ -168,7 +168,7 @@ def _target(parts: Parts, sources: Collection[str]) -> Target:
     needed = {name for text in sources for name in _EXTENSION_PRAGMA.findall(text)}
     if any(re.search(r"\bdouble\d*\b", text) for text in sources):
         needed.add("cl_khr_fp64")
-    if parts.image_pitch_alignment:
+    if parts.image_rows:
         needed.add(IMAGE_EXTENSION)
     return Target(
         platform=device.platform,
@@ -176,8 +176,8 @@ def _target(parts: Parts, sources: Collection[str]) -> Target:
         driver=device.driver,
         opencl_c=device.opencl_c,
         extensions=tuple(sorted(needed)),
-        alignment=ALIGNMENT,
-        image_pitch_alignment=parts.image_pitch_alignment,
+        alignment=parts.plan.alignment,
+        image_pitch_alignment=parts.image_rows,
         device_class=device.device_class,
     )
 

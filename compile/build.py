@@ -19,11 +19,11 @@ from compile.coverage import check_coverage
 from compile.device import use_device
 from compile.double import DoubleReference
 from compile.emit import check_target, staged, write_artifact
-from compile.images import image_table, images, in_images, pitch_alignment, require_images
+from compile.images import image_alignment, image_table, images, in_images, require_images
 from compile.importer import ImportedModel, import_model
 from compile.kernels import kernel_ops
 from compile.kernels.select import own_kernels
-from compile.memory import plan_memory
+from compile.memory import ALIGNMENT, plan_memory
 from compile.operators import is_half, is_quantised
 from compile.ops import build_op_table
 from compile.ops.nms import with_declared_rows
@@ -141,13 +141,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     known = _known_runs(traced.captured, contract, samples)
 
     progress.stage("comparing with a second implementation")
-    model = imported.model
-    allowed = widest(
-        tolerances(
-            with_heads(contract, outputs), is_quantised(model), is_half(model) or half is not None
-        )
-        for outputs in known.outputs.values()
-    )
+    allowed = _allowed(imported.model, contract, known, half)
     compared = _second_opinion(imported, request, contract, known, allowed, progress)
     if not (compared.errors and request.reference_inputs):
         # For inputs from the user, a second implementation that gives the same settles it.
@@ -156,7 +150,9 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
 
     progress.stage("planning memory and writing the artifact")
     info = describe_device(device)
-    plan = plan_memory(traced.captured.program, contract, WARP_INPUTS if contract.cameras else ())
+    wanted = image_alignment(traced.captured.program)
+    extra = WARP_INPUTS if contract.cameras else ()
+    plan = plan_memory(traced.captured.program, contract, extra, max(ALIGNMENT, wanted.offsets))
     manifest, files = assemble(
         Parts(
             name=request.name or imported.name,
@@ -172,7 +168,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
             digest=_digest(known),
             tolerances=compared.tolerances,
             errors=compared.errors,
-            image_pitch_alignment=pitch_alignment(traced.captured.program),
+            image_rows=wanted.rows,
             tuning_sha256=kernels.tuning_sha256,
         )
     )
@@ -295,6 +291,16 @@ def _known_runs(
         seed: run_turns(captured.run, contract, arrays, TURNS) for seed, arrays in inputs.items()
     }
     return Known(inputs, outputs)
+
+
+def _allowed(
+    model: onnx.ModelProto, contract: Contract, known: Known, half: HalfPlan | None
+) -> tuple[Tolerance, ...]:
+    halved = is_half(model) or half is not None
+    return widest(
+        tolerances(with_heads(contract, outputs), is_quantised(model), halved)
+        for outputs in known.outputs.values()
+    )
 
 
 def _dependent_outputs(capture: Capture) -> list[str]:

@@ -4,10 +4,11 @@ tinygrad lays convolutions and products out in pixels of four channels and makes
 buffer whose rows keep the device's alignment; the other buffers stay buffers.
 """
 
+import ctypes
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyopencl as cl
 from tinygrad import Tensor, dtypes
 from tinygrad.device import Device
 from tinygrad.helpers import Context as TinygradContext
+from tinygrad.runtime.autogen import opencl
 
 from compile.capture import Capture
 from compile.ops.registry import OpKey, OpTable
@@ -23,7 +25,8 @@ from modeld.errors import ModeldError
 from modeld.opencl import describe_device
 
 EXTENSION = "cl_khr_image2d_from_buffer"
-_PITCH = "IMAGE_PITCH_ALIGNMENT="
+# Four channels of float32; alignments are given in pixels.
+_PIXEL_BYTES = 16
 
 
 def require_images(device: cl.Device) -> None:
@@ -91,9 +94,36 @@ def in_images(half: HalfPlan) -> HalfPlan:
     return HalfPlan(frozenset(), frozenset())
 
 
-def pitch_alignment(capture: Capture) -> int:
-    """Alignment of image rows on the device in pixels; 0 where `capture` has no images."""
-    if not any(o.image for launch in capture.launches for o in launch.operands):
-        return 0
-    facts = Device["CL"].renderer.target.arch.split(",")
-    return next(int(fact.removeprefix(_PITCH)) for fact in facts if fact.startswith(_PITCH))
+@dataclass(frozen=True)
+class ImageAlignment:
+    """What the device wants of images: rows in pixels, offsets in bytes; zeros without images."""
+
+    rows: int
+    offsets: int
+
+
+def image_alignment(capture: Capture) -> ImageAlignment:
+    """The device's wishes, where `capture` has images."""
+    operands = (operand for launch in capture.launches for operand in launch.operands)
+    if not any(operand.image for operand in operands):
+        return ImageAlignment(0, 0)
+    rows, offsets = (
+        _device_number(question)
+        for question in (
+            opencl.CL_DEVICE_IMAGE_PITCH_ALIGNMENT,
+            opencl.CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT,
+        )
+    )
+    return ImageAlignment(rows, offsets * _PIXEL_BYTES)
+
+
+def _device_number(question: int) -> int:
+    """An answer that pyopencl cannot fetch."""
+    answer = ctypes.c_uint32()
+    size = ctypes.sizeof(answer)
+    device = Device["CL"].cl_dev
+    if opencl.clGetDeviceInfo(device, question, size, ctypes.byref(answer), None):
+        raise ModeldError(
+            f"--image: the device does not answer query 0x{question:x}; leave --image out"
+        )
+    return answer.value

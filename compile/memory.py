@@ -47,6 +47,7 @@ class MemoryPlan:
     buffers: tuple[Buffer, ...]
     bindings: tuple[Binding, ...]
     ranges: tuple[Range, ...]
+    alignment: int
 
     def argument(self, operand: Operand) -> Argument:
         """The launch argument for an operand."""
@@ -56,9 +57,15 @@ class MemoryPlan:
 
 
 def plan_memory(
-    capture: Capture, contract: Contract, extra_inputs: Sequence[Tensor] = ()
+    capture: Capture,
+    contract: Contract,
+    extra_inputs: Sequence[Tensor] = (),
+    alignment: int = ALIGNMENT,
 ) -> MemoryPlan:
-    """Place the capture's storages; `extra_inputs` join the packed inputs (run_warp's)."""
+    """Place the capture's storages; `extra_inputs` join the packed inputs (run_warp's).
+
+    Offsets are multiples of `alignment` bytes, a power of two.
+    """
     states = {name for pair in contract.state for name in (pair.input, pair.output)}
     inputs = [t for t in contract.inputs if t.name not in states]
     packed = [*extra_inputs, *(t for t in inputs if t.name != IMAGE_INPUT)]
@@ -67,12 +74,12 @@ def plan_memory(
     kept = [t for t in (*contract.inputs, *contract.outputs) if t.name in states]
 
     bindings = [
-        *_pack(INPUTS_BUFFER, [(t.name, tensor_bytes(t)) for t in packed]),
+        *_pack(INPUTS_BUFFER, packed, alignment),
         *(Binding(t.name, t.name, 0, tensor_bytes(t)) for t in (*images, *kept)),
-        *_pack(OUTPUTS_BUFFER, [(t.name, tensor_bytes(t)) for t in outputs]),
+        *_pack(OUTPUTS_BUFFER, outputs, alignment),
     ]
     places = {b.tensor: Range(b.buffer, b.offset, b.bytes) for b in bindings}
-    internal = _place_weights(capture) | _plan_arena(capture)
+    internal = _place_weights(capture, alignment) | _plan_arena(capture, alignment)
     ranges = tuple(
         internal[index] if index in internal else places[storage.name]
         for index, storage in enumerate(capture.storages)
@@ -82,7 +89,7 @@ def plan_memory(
         Buffer(name, size, "state" if name in states else _ROLES[name])
         for name, size in sorted(ends.items())
     )
-    return MemoryPlan(buffers, tuple(bindings), ranges)
+    return MemoryPlan(buffers, tuple(bindings), ranges, alignment)
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -90,16 +97,16 @@ def tensor_bytes(tensor: Tensor) -> int:
     return int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
 
 
-def align(size: int) -> int:
-    """`size` rounded up to the alignment of offsets."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
-def _pack(buffer: str, items: Iterable[tuple[str, int]]) -> list[Binding]:
+def _pack(buffer: str, tensors: Iterable[Tensor], alignment: int) -> list[Binding]:
     bindings, offset = [], 0
-    for name, size in items:
-        bindings.append(Binding(name, buffer, offset, size))
-        offset += align(size)
+    for tensor in tensors:
+        size = tensor_bytes(tensor)
+        bindings.append(Binding(tensor.name, buffer, offset, size))
+        offset += _aligned(size, alignment)
     return bindings
 
 
@@ -111,12 +118,12 @@ def _ends(ranges: Iterable[Range]) -> dict[str, int]:
     return ends
 
 
-def _place_weights(capture: Capture) -> dict[int, Range]:
+def _place_weights(capture: Capture, alignment: int) -> dict[int, Range]:
     ranges, offset = {}, 0
     for index, storage in enumerate(capture.storages):
         if storage.role == "weight":
             ranges[index] = Range(WEIGHTS_BUFFER, offset, storage.bytes)
-            offset += align(storage.bytes)
+            offset += _aligned(storage.bytes, alignment)
     return ranges
 
 
@@ -131,7 +138,7 @@ def lifetimes(capture: Capture) -> dict[int, tuple[int, int]]:
     return spans
 
 
-def _plan_arena(capture: Capture) -> dict[int, Range]:
+def _plan_arena(capture: Capture, alignment: int) -> dict[int, Range]:
     """Offsets by the greedy rule for static plans: largest first, each at the lowest gap."""
     spans = lifetimes(capture)
     placed: list[tuple[int, int, int]] = []  # offset, end, storage
@@ -139,7 +146,7 @@ def _plan_arena(capture: Capture) -> dict[int, Range]:
     sizes = {index: capture.storages[index].bytes for index in spans}
     for index in sorted(spans, key=lambda i: (-sizes[i], spans[i], i)):
         first, last = spans[index]
-        size = align(sizes[index])
+        size = _aligned(sizes[index], alignment)
         offset = 0
         for start, end, other in sorted(placed):
             other_first, other_last = spans[other]

@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compile.capture import Capture, Launch, Operand, Storage
@@ -44,6 +44,7 @@ def programs(draw: st.DrawFn) -> Capture:
     return Capture(tuple(launches), storages, {})
 
 
+@settings(deadline=None)
 @given(programs())
 def test_live_tensors_never_overlap(capture: Capture) -> None:
     plan = plan_memory(capture, contract())
@@ -63,6 +64,7 @@ def test_live_tensors_never_overlap(capture: Capture) -> None:
             assert apart or last < other_first or other_last < first
 
 
+@settings(deadline=None)
 @given(programs())
 def test_arguments_of_one_launch_never_overlap(capture: Capture) -> None:
     plan = plan_memory(capture, contract())
