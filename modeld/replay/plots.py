@@ -83,8 +83,8 @@ def _draw_curve(
 ) -> None:
     # A line needs two points; a few are better seen as points anyway.
     marker = "o" if len(curves.frames) <= _FEW_FRAMES else None
-    style = {"color": colour, "lw": width, "marker": marker, "ms": width + 2}
-    axes.plot(curves.frames, curves.values[name], label=label, **style)
+    (line,) = axes.plot(curves.frames, curves.values[name], color=colour, lw=width, label=label)
+    line.set(marker=marker, markersize=width + 2)
 
 
 def plot_latency(
