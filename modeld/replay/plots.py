@@ -82,7 +82,7 @@ def _draw_curve(
     axes: Axes, curves: ModelCurves, name: str, colour: str, width: float, label: str
 ) -> None:
     # A line needs two points; a few are better seen as points anyway.
-    marker = "o" if len(curves.frames) <= _FEW_FRAMES else None
+    marker = "o" if len(curves.frames) <= _FEW_FRAMES else ""
     (line,) = axes.plot(curves.frames, curves.values[name], color=colour, lw=width, label=label)
     line.set(marker=marker, markersize=width + 2)
 
