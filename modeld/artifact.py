@@ -29,7 +29,7 @@ from modeld.manifest import (
 from modeld.validation import validate
 from modeld.verdict import Reason
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 256 << 10
 # A signature takes 150 bytes; this is room for many signers.
 MAX_SIGNATURE_BYTES = 1 << 16
 
@@ -55,7 +55,7 @@ class Artifact:
         return b"".join(self.stream(path))
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The bytes of a listed file in chunks of at most 4 MiB.
+        """The bytes of a listed file in chunks of at most CHUNK_BYTES.
 
         The hash is known only at the end: ArtifactRefusedError is raised after the last chunk
         when it differs, so nothing of the file may be used before the iterator is exhausted.

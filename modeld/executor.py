@@ -16,6 +16,7 @@ from modeld.artifact import Artifact
 from modeld.cameras.frame import Frame, FrameLayout
 from modeld.device_memory import DeviceMemory, check_frozen
 from modeld.errors import ModeldError
+from modeld.footprint import release_compiler
 from modeld.frame_buffers import FrameBuffers
 from modeld.launches import LaunchEvent, enqueue, prepare_launches, swapped_roles
 from modeld.manifest import Call, Contract, Tensor
@@ -84,8 +85,10 @@ class Executor:
         self.info = describe_device(self.device)
         require_runnable(judge_target(manifest, self.info), allow)
         self.cache = cache if cache is not None else ProgramCache(None)
+        release_compiler()
         with opencl_errors(f"opening {self.info.device}"):
             context = cl.Context([self.device])
+            release_compiler()  # making a context has it initialise itself
             # Profiling stays on: every frame's stage times come from it.
             properties = cl.command_queue_properties.PROFILING_ENABLE
             self._queue = cl.CommandQueue(context, properties=properties)
