@@ -42,6 +42,7 @@ class DeviceMemory:
         self._staged = {name: self._host_array(name) for name in self._named("input")}
         self._downloaded = {name: self._host_array(name) for name in self._named("output")}
         self._dirty: dict[str, None] = {}
+        self._uploads: list[cl.Event] = []
         self._upload_weights(artifact)
         self.zero_state()
 
@@ -107,6 +108,8 @@ class DeviceMemory:
             for name in self._dirty
         ]
         self._dirty.clear()
+        # An event that nobody holds is waited for, since then nobody vouches for the host array.
+        self._uploads = events
         return events
 
     def download(self) -> list[cl.Event]:

@@ -62,8 +62,7 @@ def build_programs(context: cl.Context, artifact: Artifact, cache: ProgramCache)
     sources = {path: artifact.read(path) for path in dict.fromkeys(c.program for c in calls)}
     info = describe_device(device)
     keys = {path: program_key(source, options, info) for path, source in sources.items()}
-    binaries = {path: cache.load(key) for path, key in keys.items()}
-    built = {path: _load_binary(context, binary, options) for path, binary in binaries.items()}
+    built = {path: _load_binary(context, cache.load(key), options) for path, key in keys.items()}
     missing = {path: sources[path] for path, program in built.items() if program is None}
     compiled = compile_together(device, missing, options)
     for path, source in missing.items():
