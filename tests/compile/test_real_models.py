@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from compile.build import BuildRequest, build
+from compile.double import DoubleReference
 from modeld import Executor, open_artifact
 from modeld.opencl import select_device
 
@@ -21,7 +23,7 @@ MODELS = {
     "vitTracker": ("models/other/vitTracker.onnx", {}),
     "dtln-1": ("models/other/dtln_model_1.onnx", {}),
 }
-# A minute of compiling and more, each.
+# Half a minute of compiling and more, each.
 LARGE_MODELS = {
     "supercombo-0.7": ("models/openpilot/supercombo_0.7_topology_random_weights.onnx", {}),
     "yolox-nano": ("models/other/yolox_nano.onnx", {}),
@@ -51,4 +53,8 @@ def test_equals_onnxruntime(name: str, data_path: Callable[[str], Path], tmp_pat
     names = [output.name for output in session.get_outputs()]
     for output, expected in zip(names, session.run(names, inputs), strict=True):
         difference = np.max(np.abs(found[output] - expected))
-        assert difference <= 1e-4 * np.ptp(expected), output
+        if difference > 1e-4 * np.ptp(expected):
+            # The model makes much of every rounding: then ours is as near to the truth.
+            truth = DoubleReference(onnx.load(model), model.parent)(inputs)[output]
+            theirs = np.max(np.abs(expected - truth))
+            assert np.max(np.abs(found[output] - truth)) <= 2 * theirs, output
