@@ -26,20 +26,26 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("out/benchmark"))
     parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument(
+        "--add", action="store_true", help="keep what --out holds of models not measured now"
+    )
+    parser.add_argument(
+        "--no-cold", action="store_true", help="leave out cold starts, which take minutes"
+    )
     parser.add_argument("--build-option", action="append", default=[], help="for our artifacts")
     args = parser.parse_args()
     device = select_device()
     use_device(device)
     peak = measure.gemm_peak(device)
     say(f"practical peak {peak:.0f} GFLOP/s on {device.name.strip()}")
-    results = []
+    results = report.read(args.out) if args.add else []
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         for model in MODELS:
             if args.models and model.name not in args.models:
                 continue
-            result = compare(model, Path(folder), args.runs, args.without, args.build_option)
+            result = compare(model, Path(folder), args)
             if result:
-                results.append(result)
+                results = _in_order([*(r for r in results if r.model != model.name), result])
                 machine = f"{platform.machine()}, {device.name.strip()}, {device.version.strip()}"
                 report.write(args.out, results, max(peak, measure.gemm_peak(device)), machine)
     if not results:
@@ -48,20 +54,24 @@ def main() -> int:
     return 0
 
 
-def compare(
-    model: Model, folder: Path, runs: int, without: list[str], options: list[str]
-) -> report.Result | None:
+def _in_order(results: list[report.Result]) -> list[report.Result]:
+    """As MODELS has them."""
+    names = [model.name for model in MODELS]
+    return sorted(results, key=lambda result: names.index(result.model))
+
+
+def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Result | None:
     """Everything about one model; None, said aloud, where its data is missing or outputs differ."""
     path = model.path(folder)
     if path is None:
         say(f"{model.name}: {model.source} is not in the data folder, left out")
         return None
     artifact, cache = folder / f"{model.name}.artifact", folder / f"{model.name}.cache"
-    build_s = measure.build(path, artifact, options)
+    build_s = measure.build(path, artifact, args.build_option)
     ours = peers.Ours(artifact)
     entrants: dict[str, peers.Run] = {"ours": ours}
     for name in report.PEERS:
-        if name in without:
+        if name in args.without:
             continue
         try:
             entrants[name] = getattr(peers, name)(path)
@@ -74,12 +84,14 @@ def compare(
     if difference > TOLERANCE:
         say(f"{model.name}: outputs differ by {difference:.1e} of their range, left out")
         return None
-    timings = measure.interleave(entrants, inputs, runs)
+    timings = measure.interleave(entrants, inputs, args.runs)
     device_ms, gflops, kernels = measure.kernel_share(peers.Ours(artifact, True), inputs, 20)
+    cold = None if args.no_cold else measure.alone("ours", path, artifact, cache)
     alone = {
-        name: measure.alone(name, path, artifact, cache) for name in entrants if name != "tinygrad"
+        name: measure.alone(name, path, artifact, None if args.no_cold else cache)
+        for name in entrants
+        if name != "tinygrad"
     }
-    warm = measure.alone("ours", path, artifact, cache)
     manifest = ours.executor.artifact.manifest
     calls = [c for e in manifest.entry_points if e.name == "run_model" for c in e.calls]
     say(f"{model.name}: " + ", ".join(f"{n} {t.median:.2f} ms" for n, t in timings.items()))
@@ -93,10 +105,9 @@ def compare(
         gflops=gflops,
         arena_bytes=sum(b.bytes for b in manifest.buffers if b.role == "arena"),
         build_s=build_s,
-        cold_start_s=alone["ours"]["start_s"],
-        warm_start_s=warm["start_s"],
-        peak_kib={name: one["peak_kib"] for name, one in alone.items()}
-        | {"ours": warm["peak_kib"]},
+        cold_start_s=cold["start_s"] if cold else None,
+        warm_start_s=alone["ours"]["start_s"],
+        peak_kib={name: one["peak_kib"] for name, one in alone.items()},
         kernels=kernels,
     )
 

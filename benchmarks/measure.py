@@ -101,11 +101,17 @@ def kernel_share(ours: Ours, inputs: Arrays, runs: int) -> tuple[float, float, l
     return float(medians.sum()), 2 * macs / busy / 1e6 if busy else 0.0, rows
 
 
-def alone(peer: str, model: Path, artifact: Path, cache: Path) -> dict[str, float]:
-    """Start time and peak memory of a peer in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.child", peer, model, artifact, cache]
-    environment = {**os.environ, "POCL_CACHE_DIR": str(cache / "pocl"), "PYOPENCL_NO_CACHE": "1"}
-    (cache / "pocl").mkdir(parents=True, exist_ok=True)
+def alone(peer: str, model: Path, artifact: Path, cache: Path | None) -> dict[str, float]:
+    """Start time and peak memory of a peer in a process of its own.
+
+    Compiled programs are kept in `cache`; None: where the build has left them.
+    """
+    environment = {**os.environ, "PYOPENCL_NO_CACHE": "1"}
+    if cache is not None:
+        environment["POCL_CACHE_DIR"] = str(cache / "pocl")
+        (cache / "pocl").mkdir(parents=True, exist_ok=True)
+    kept = cache or artifact.with_suffix(".kept")
+    command = [sys.executable, "-m", "benchmarks.child", peer, str(model), str(artifact), str(kept)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -25,7 +25,7 @@ class Result:
     gflops: float
     arena_bytes: int
     build_s: float
-    cold_start_s: float
+    cold_start_s: float | None
     warm_start_s: float
     peak_kib: dict[str, float]
     kernels: list[list[object]] = field(default_factory=list)
@@ -79,9 +79,13 @@ def markdown(results: Sequence[Result], peak: float, machine: str) -> str:
         )
         lines.append(
             f"| {r.model} | {r.difference:.1e} | {r.arena_bytes / 1e6:.1f} | {memory} | "
-            f"{r.cold_start_s:.1f} | {r.warm_start_s:.2f} | {r.build_s:.0f} |"
+            f"{_seconds(r.cold_start_s)} | {r.warm_start_s:.2f} | {r.build_s:.0f} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
 
 
 def write(folder: Path, results: Sequence[Result], peak: float, machine: str) -> None:
@@ -95,6 +99,17 @@ def write(folder: Path, results: Sequence[Result], peak: float, machine: str) ->
     (folder / "benchmark.json").write_text(json.dumps(document, indent=1) + "\n")
     (folder / "benchmark.md").write_text(markdown(results, peak, machine))
     (folder / "benchmark.svg").write_text(chart(results))
+
+
+def read(folder: Path) -> list[Result]:
+    """The results that an earlier run wrote to `folder`; none where there was none."""
+    path = folder / "benchmark.json"
+    if not path.exists():
+        return []
+    results = [Result(**fields) for fields in json.loads(path.read_text())["results"]]
+    for result in results:
+        result.timings = {n: Timing(**t) for n, t in result.timings.items()}  # type: ignore[arg-type]
+    return results
 
 
 def chart(results: Sequence[Result]) -> str:
