@@ -37,6 +37,7 @@ class VisionIpcSource:
                 f"({NARROW_ROAD} or {WIDE_ROAD})"
             )
         both = {NARROW_ROAD, WIDE_ROAD} <= streams
+        self._patience_s = _BEGIN_S
         self.narrow: VisionIpcStream | None = None
         self.wide: VisionIpcStream | None = None
         # Both cameras' frames count from the moment that either is first waited for. Else the
@@ -68,8 +69,10 @@ class VisionIpcSource:
     def _streams(self) -> list[VisionIpcStream]:
         return [stream for stream in (self.narrow, self.wide) if stream is not None]
 
-    def _begin(self) -> None:
-        self.connect(_BEGIN_S)
+    def _begin(self) -> bool:
+        # Waited for at first only: a camera that is not served must not slow the other one down.
+        patience_s, self._patience_s = self._patience_s, 0.0
+        return self.connect(patience_s)
 
 
 class StreamList:

@@ -30,8 +30,8 @@ class VisionIpcStream:
     Frames are views of the server's memory, valid until the next `receive`; a server reuses a
     buffer after as many frames as it has buffers. With `conflate` only the newest frame is
     taken. Use it from one thread. Faults of the server are counted, never raised.
-    `begin` is called once, before the first frame is waited for. Raises ModeldError where the
-    system lacks what rings need.
+    `begin` is called before a frame is waited for, until it returns True. Raises ModeldError
+    where the system lacks what rings need.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class VisionIpcStream:
         config: VisionIpcConfig,
         stream: int,
         conflate: bool,
-        begin: Callable[[], object] | None = None,
+        begin: Callable[[], bool] | None = None,
     ) -> None:
         require_atomics()
         require_wakeups()
@@ -82,9 +82,8 @@ class VisionIpcStream:
     def receive(self, timeout_s: float) -> Frame | None:
         """The next frame, or None when none came within `timeout_s`; see the class."""
         deadline = time.monotonic() + timeout_s
-        if self._begin is not None:
-            begin, self._begin = self._begin, None
-            begin()
+        if self._begin is not None and self._begin():
+            self._begin = None
         while True:
             if self._buffers:
                 frame = self._next_frame()

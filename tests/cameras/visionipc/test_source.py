@@ -63,6 +63,23 @@ def test_the_first_pair_is_complete(config: VisionIpcConfig, server: VisionIpcSe
     assert server.reader_count(NARROW_ROAD) == server.reader_count(WIDE_ROAD) == 0
 
 
+def test_waiting_for_one_camera_connects_the_other(
+    config: VisionIpcConfig, server: VisionIpcServer
+) -> None:
+    """The loop waits for the narrow camera first; a server may hand over the wide one late."""
+    source = VisionIpcSource(config, frozenset({NARROW_ROAD, WIDE_ROAD}))
+    assert source.narrow is not None
+    assert source.narrow.receive(0) is None
+    server.add_stream(NARROW_ROAD, LAYOUT)
+    server.add_stream(WIDE_ROAD, LAYOUT)
+    server.start()
+    deadline = time.monotonic() + 10
+    while not server.reader_count(WIDE_ROAD) and time.monotonic() < deadline:
+        assert source.narrow.receive(0.01) is None
+    assert server.reader_count(WIDE_ROAD) == 1
+    source.close()
+
+
 @pytest.mark.parametrize("stream", [NARROW_ROAD, WIDE_ROAD])
 def test_one_camera_counts_once_it_stays_alone(
     server: VisionIpcServer, search: tuple[CameraSearch, FakeClock], stream: int

@@ -419,16 +419,22 @@ def test_evictions_cost_no_frame_and_no_slot(
     ring.close()
 
 
-def test_begin_is_called_once_and_before_the_first_frame(
+def test_begin_is_called_before_a_frame_is_waited_for_until_it_succeeds(
     config: VisionIpcConfig, serve: Callable[..., VisionIpcServer], keep: ExitStack
 ) -> None:
     server = serve()
     calls: list[int] = []
-    queue = VisionIpcStream(config, 0, False, lambda: calls.append(server.reader_count(0)))
+
+    def begin() -> bool:
+        calls.append(server.reader_count(0))
+        return len(calls) == 2
+
+    queue = VisionIpcStream(config, 0, False, begin)
     keep.callback(queue.close)
-    assert queue.receive(0) is None
-    assert queue.receive(0) is None
-    assert calls == [0]
+    for _ in range(4):
+        assert queue.receive(0) is None
+    assert len(calls) == 2
+    assert calls[0] == 0
 
 
 def test_faults_are_logged_at_powers_of_two(caplog: pytest.LogCaptureFixture) -> None:
