@@ -26,7 +26,6 @@ from compile.training.driving.world import HEIGHT, WIDTH, paint
 
 Array = npt.NDArray[np.float32]
 
-# Drives whose pictures are looked at, and drives of which only the truth is.
 _SEEN, _KNOWN = 64, 512
 # Streams of drives of their own.
 _STREAM = 2_000_003
@@ -34,15 +33,24 @@ _STREAM = 2_000_003
 _RAREST = 0.01
 
 
-def fitted(topology: Topology, seed: int) -> dict[str, Array]:
-    """`seeded` weights, fitted. The same seed gives the same up to rounding."""
+def fitted(
+    topology: Topology, seed: int, seen: int = _SEEN, known: int = _KNOWN
+) -> dict[str, Array]:
+    """`seeded` weights, fitted. The same arguments give the same up to rounding.
+
+    The pictures of `seen` drives are looked at, and the truth of `known` others.
+    """
     weights = seeded(topology, seed)
-    seen = make_batch(_STREAM + seed, 0, _SEEN, 1)
-    _scaled(weights, topology, seen)
-    known = make_batch(_STREAM + seed, 1, _KNOWN, 1)
+    _scaled(weights, topology, drives_seen(seed, seen))
+    truth = make_batch(_STREAM + seed, 1, known, 1)
     weights["trunk.coefficients.weight"] *= 0
-    weights["trunk.coefficients.bias"] = output_biases(known)
+    weights["trunk.coefficients.bias"] = output_biases(truth)
     return weights
+
+
+def drives_seen(seed: int, count: int) -> Batch:
+    """The drives whose pictures are looked at."""
+    return make_batch(_STREAM + seed, 0, count, 1)
 
 
 def output_biases(batch: Batch) -> Array:

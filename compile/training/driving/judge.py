@@ -81,7 +81,7 @@ def _weights(request: Request) -> tuple[dict[str, Array], _Origin | None]:
         raise ModeldError(f"{path} has no checkpoint; name a run's directory or a weights file")
     snapshot = checkpoint.load(latest)
     arrays = {
-        name: np.frombuffer(stored.data, stored.dtype).reshape(stored.shape)
+        name: np.frombuffer(bytearray(stored.data), stored.dtype).reshape(stored.shape)
         for name, stored in snapshot.parameters.items()
     }
     manifest = (latest / checkpoint.MANIFEST).read_bytes()

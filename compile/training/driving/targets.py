@@ -19,8 +19,8 @@ Floats = npt.NDArray[np.float32]
 
 # Head → weight in the loss. Lines and path are what the network is for.
 NUMBERS = {
-    "lane_lines": 1.0, "road_edges": 0.5, "pose": 0.2, "wide_from_device_euler": 0.05,
-    "road_transform": 0.2, "plan": 1.0, "lead": 0.3, "action": 0.2,
+    "lane_lines": 2.0, "road_edges": 0.5, "pose": 0.2, "wide_from_device_euler": 0.05,
+    "road_transform": 0.2, "plan": 1.0, "lead": 0.6, "action": 0.2,
 }  # fmt: skip
 CHANCES = {"lane_lines_prob": 0.4, "meta": 0.05, "lead_prob": 0.3}
 CHOICES = {"desire_pred": 0.05, "desire_state": 0.1}

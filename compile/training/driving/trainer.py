@@ -11,11 +11,12 @@ from tinygrad.nn.optim import AdamW, OptimizerGroup
 
 from compile.reference.graph import assemble
 from compile.reference.topology import IMAGE_CHANNELS
-from compile.reference.weights import Weights, check, seeded
+from compile.reference.weights import Array, Weights, check, seeded
+from compile.training.driving.beginning import fitted
 from compile.training.driving.config import DrivingConfig, Phase
 from compile.training.driving.data import BatchMaker
 from compile.training.driving.losses import chance_loss, choice_loss, line_error, number_loss
-from compile.training.driving.model import sequence_outputs, to_tensors, watched
+from compile.training.driving.model import fits, sequence_outputs, to_tensors, watched
 from compile.training.driving.world import HEIGHT, WIDTH, paint
 from compile.training.history import History
 from compile.training.loop import MODEL, WEIGHTS
@@ -37,6 +38,19 @@ _CONFIG, _STARTED_FROM = "config", "started_from"
 def drive_images(scenes: Tensor, cameras: Tensor, steps: int) -> Tensor:
     """What a batch's cameras give, (S, T + 1, 2, 6, 128, 256) uint8, for T = `steps`."""
     return paint(scenes, cameras).reshape(-1, steps + 1, 2, IMAGE_CHANNELS, HEIGHT, WIDTH)
+
+
+def _beginning(config: DrivingConfig) -> dict[str, Array]:
+    """Weights to begin with, whose output is no function of the picture yet.
+
+    A random one is noise to the loss, and the cheapest way to less noise is to shut the rectifiers
+    before it, for good. The same goes for what the memory adds.
+    """
+    topology, seed = config.topology, config.run.seed
+    weights = fitted(topology, seed) if fits(topology) else seeded(topology, seed)
+    weights["trunk.coefficients.weight"][:] = 0
+    weights["attention.memory.weight"][:, topology.attention :] = 0
+    return weights
 
 
 def _optimizer(
@@ -76,7 +90,7 @@ class DrivingTrainer:
     """A run: weights, optimizer, drives, and the step as captured kernels, anew for each phase."""
 
     def __init__(self, config: DrivingConfig, weights: Weights | None = None) -> None:
-        """Begin with `weights`, or with those that the configuration seeds.
+        """Begin with `weights`, or with fitted ones from the configuration's seed.
 
         Raises ModeldError when the weights are of another size.
         """
@@ -84,8 +98,7 @@ class DrivingTrainer:
         self._started_from = None if weights is None else sha256(save(dict(weights))).hexdigest()
         if weights is not None:
             check(weights, self.topology)
-        arrays = seeded(self.topology, config.run.seed) if weights is None else weights
-        self.weights = to_tensors(arrays)
+        self.weights = to_tensors(_beginning(config) if weights is None else weights)
         self._factors, self.optimizer = _optimizer(self.weights, config.optimizer.weight_decay)
         start(self.weights, self.optimizer)
         self.step, self.history = 0, History()
@@ -227,6 +240,10 @@ class DrivingTrainer:
         self.optimizer.zero_grad()
         loss.backward()
         require_gradients(self.optimizer, self.weights)
+        if desires.shape[1] == 1:
+            # A single look has no past to learn the use of.
+            memory = self.weights["attention.memory.weight"]
+            memory.grad = memory.grad.zeros_like()
         self._clip_gradients()
         # In place: the rate belongs to the state that is saved.
         rates = [

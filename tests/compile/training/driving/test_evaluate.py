@@ -45,7 +45,7 @@ def metrics_of(batches: list[Batch], **shift: float) -> Metrics:
 
 def test_the_truth_meets_every_goal(batches: list[Batch]) -> None:
     metrics = metrics_of(batches)
-    assert metrics.values() == pytest.approx((0, 0, 1, 0, 0, 1), abs=1e-6)
+    assert metrics.values() == pytest.approx((0, 0, 1, 0, 0, 1, 1), abs=1e-6)
     assert metrics.passed()
     assert all(len(errors) > 20 for errors in metrics.line_errors.values())
 
@@ -95,7 +95,7 @@ def test_a_run_is_measured_and_released_with_its_record(
     evaluated: dict[str, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = DrivingConfig(phases=(Phase(1, 1, steps=1, rate=1e-3),))
-    trainer = DrivingTrainer(config)
+    trainer = DrivingTrainer(config, seeded(SMALL, 1))
     CheckpointStore(tmp_path / "run" / CHECKPOINTS).save(trainer.snapshot())
     folder = tmp_path / "package"
     arguments = ["evaluate", str(tmp_path / "run"), "--out", str(tmp_path / "out")]
@@ -108,6 +108,7 @@ def test_a_run_is_measured_and_released_with_its_record(
     assert np.array_equal(weights["feature.weight"], rounded(seeded(SMALL, 1))["feature.weight"])
     assert record["config"]["run.seed"] == 1 and record["config"]["phases[0].rate"] == 1e-3
     assert len(record["checkpoint"]["sha256"]) == 64
+    assert len(record["started_from"]) == 64
     assert record["evaluation"]["drives"] == 8
     assert record["evaluation"]["goals"]["curvature correlation"]["met"] is True
     assert (folder / "small.safetensors").stat().st_size < 6e6
