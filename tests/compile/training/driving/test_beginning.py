@@ -53,10 +53,10 @@ def test_biases_are_the_statistics_of_the_truth() -> None:
         # What never differs is not taken for exact.
         spread = np.sqrt(2) * np.abs(true - true.mean(0)).mean(0).clip(1e-4)
         np.testing.assert_allclose(np.exp(deviation), spread, rtol=0.01)
-    # Curves are mixed from eight smooth ones, which hold the mean path to a few centimetres.
+    # Curves are mixed from eight smooth ones, which hold the mean path to half a percent.
     plan = numbers[:, span["plan"]].reshape(-1, 33, 15)[:, :, 0].mean(0)
     said_plan = said[places("plan")[0]].reshape(33, 15)[:, 0]
-    np.testing.assert_allclose(said_plan, plan, atol=0.5)
+    np.testing.assert_allclose(said_plan, plan, rtol=0.005, atol=0.02)
     start = sum(output_slices()[h].stop - output_slices()[h].start for h in list(CHANCES)[:-1])
     chance = 1 / (1 + np.exp(-said[output_slices()["lead_prob"]]))
     wanted = batch.chances[:, 0, start : start + 3].mean(0).clip(0.01, 0.99)
