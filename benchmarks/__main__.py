@@ -32,6 +32,9 @@ def main() -> int:
     parser.add_argument(
         "--no-cold", action="store_true", help="leave out cold starts, which take minutes"
     )
+    parser.add_argument(
+        "--artifacts", type=Path, help="folder with artifacts built before, by model name"
+    )
     parser.add_argument("--build-option", action="append", default=[], help="for our artifacts")
     args = parser.parse_args()
     device = select_device()
@@ -67,7 +70,11 @@ def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Resu
         say(f"{model.name}: {model.source} is not in the data folder, left out")
         return None
     artifact, cache = folder / f"{model.name}.artifact", folder / f"{model.name}.cache"
-    build_s = measure.build(path, artifact, args.build_option)
+    build_s = None
+    if args.artifacts and (args.artifacts / model.name).is_dir():
+        artifact = args.artifacts / model.name
+    else:
+        build_s = measure.build(path, artifact, args.build_option)
     ours = peers.Ours(artifact)
     entrants: dict[str, peers.Run] = {"ours": ours}
     for name in report.PEERS:

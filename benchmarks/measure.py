@@ -110,7 +110,7 @@ def alone(peer: str, model: Path, artifact: Path, cache: Path | None) -> dict[st
     if cache is not None:
         environment["POCL_CACHE_DIR"] = str(cache / "pocl")
         (cache / "pocl").mkdir(parents=True, exist_ok=True)
-    kept = cache or artifact.with_suffix(".kept")
+    kept = cache or artifact.parent / f"{artifact.name}.kept"
     command = [sys.executable, "-m", "benchmarks.child", peer, str(model), str(artifact), str(kept)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -24,7 +24,7 @@ class Result:
     device_ms: float
     gflops: float
     arena_bytes: int
-    build_s: float
+    build_s: float | None
     cold_start_s: float | None
     warm_start_s: float
     peak_kib: dict[str, float]
@@ -79,7 +79,7 @@ def markdown(results: Sequence[Result], peak: float, machine: str) -> str:
         )
         lines.append(
             f"| {r.model} | {r.difference:.1e} | {r.arena_bytes / 1e6:.1f} | {memory} | "
-            f"{_seconds(r.cold_start_s)} | {r.warm_start_s:.2f} | {r.build_s:.0f} |"
+            f"{_seconds(r.cold_start_s)} | {r.warm_start_s:.2f} | {_seconds(r.build_s)} |"
         )
     return "\n".join(lines) + "\n"
 

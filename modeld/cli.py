@@ -73,7 +73,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
-def _run(arguments: Sequence[str]) -> int:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """What a command line asks for. Raises UsageError where it cannot be understood."""
     parser = _Parser(
         prog="modeld", description="On-device inference daemon for camera-driven vehicles."
     )
@@ -83,7 +84,11 @@ def _run(arguments: Sequence[str]) -> int:
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             importlib.import_module(f"modeld.commands.{name}").add_arguments(command)
-    args = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    args = parse(arguments)
     return int(importlib.import_module(f"modeld.commands.{args.command}").run(args))
 
 

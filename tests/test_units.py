@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from modeld.cli import _parse
+from modeld.cli import parse
 from modeld.config import Config, load_config
 from modeld.realtime import RealtimeConfig
 
@@ -88,7 +88,7 @@ def test_command_line_is_one_that_the_program_takes() -> None:
     (line,) = settings("ExecStart")
     program, *arguments = shlex.split(line)
     assert program.startswith("/")
-    args = _parse(arguments)
+    args = parse(arguments)
     assert args.command == "run"
     assert str(args.artifact).startswith(settings("ReadOnlyPaths")[0])
     assert args.pin_file is not None
