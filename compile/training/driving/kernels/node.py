@@ -51,17 +51,24 @@ def node(
         texts = (UOp(Ops.SOURCE, arg=source), UOp(Ops.BINARY, arg=source.encode()))
         return UOp(Ops.PROGRAM, src=(sink, lines, *texts), arg=info)
 
-    def backward(grad: UOp, call: UOp) -> tuple[UOp | None, ...]:
-        inputs_ = [Tensor(u) for u in call.src[2:]]
-        output = Tensor(call.src[1].after(call))
-        if gradient is None:
-            raise NotImplementedError(f"kernel {name} has no gradient")
-        found = gradient(Tensor(grad).contiguous(), output, inputs_)
-        return (None, *(None if g is None else g.uop for g in found))
-
     fresh = [Tensor.empty(*shape, dtype=dtypes.float32, device=device) for shape in outputs]
     placed = [tensor.contiguous() for tensor in inputs]
     results: list[Tensor] = fresh[0].custom_kernel(
-        *fresh[1:], *placed, fxn=program, grad_fxn=backward if gradient else None
+        *fresh[1:], *placed, fxn=program, grad_fxn=_backward(gradient) if gradient else None
     )
     return tuple(results[:count])
+
+
+def _backward(gradient: Gradient) -> Callable[[UOp, UOp], tuple[UOp | None, ...]]:
+    """`gradient` as tinygrad calls it: with nodes, and the call whose first source is its program.
+
+    The output comes next among the sources and has no gradient of its own.
+    """
+
+    def backward(grad: UOp, call: UOp) -> tuple[UOp | None, ...]:
+        inputs = [Tensor(source) for source in call.src[2:]]
+        output = Tensor(call.src[1].after(call))
+        found = gradient(Tensor(grad).contiguous(), output, inputs)
+        return (None, *(None if g is None else g.uop for g in found))
+
+    return backward
