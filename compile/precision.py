@@ -201,7 +201,9 @@ def summary(ranges: Iterable[ValueRange]) -> str:
     listed = sorted((r for r in ranges if not r.fits), key=lambda r: -r.largest)
     named = ", ".join(f"{r.tensor} ({r.largest:.3g})" for r in listed[:8])
     more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
-    return f"float32 stay {named}{more}: beyond float16" if listed else "all tensors fit float16"
+    return (
+        f"float32 stay {named}{more}: not within float16" if listed else "all tensors fit float16"
+    )
 
 
 def write_report(path: Path, ranges: Iterable[ValueRange], plan: HalfPlan) -> None:
