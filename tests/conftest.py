@@ -1,6 +1,7 @@
 """Where tests find real models, clips and logs."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,13 @@ from pathlib import Path
 import pytest
 
 DATA = Path(os.environ.get("MODELD_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+
+
+def pytest_configure() -> None:
+    """A suite started in the background ignores Ctrl-C, and so would the commands it starts."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
