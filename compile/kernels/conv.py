@@ -45,6 +45,19 @@ class Convolution:
     upscale: tuple[int, int] = (1, 1)
     matrix: bool = False
 
+    def window_values(self) -> dict[str, int]:
+        """What the templates need of the window: size, stride, dilation, leading padding."""
+        return {
+            "KERNEL_HEIGHT": self.kernel[0],
+            "KERNEL_WIDTH": self.kernel[1],
+            "STRIDE_Y": self.stride[0],
+            "STRIDE_X": self.stride[1],
+            "DILATION_Y": self.dilation[0],
+            "DILATION_X": self.dilation[1],
+            "PAD_TOP": self.pads[0],
+            "PAD_LEFT": self.pads[1],
+        }
+
     @property
     def macs(self) -> int:
         """Multiply-accumulates by ONNX's definition, padding counted."""
@@ -164,14 +177,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "TILES": tiles,
         # More would cost more time in OpenCL's compiler than it gains here.
         "CHANNEL_UNROLL": 2 if conv.kernel == (1, 1) else 1,
-        "KERNEL_HEIGHT": conv.kernel[0],
-        "KERNEL_WIDTH": conv.kernel[1],
-        "STRIDE_Y": conv.stride[0],
-        "STRIDE_X": conv.stride[1],
-        "DILATION_Y": conv.dilation[0],
-        "DILATION_X": conv.dilation[1],
-        "PAD_TOP": conv.pads[0],
-        "PAD_LEFT": conv.pads[1],
+        **conv.window_values(),
         "IN_HEIGHT": 1 if conv.is_pointwise else conv.in_map.height,
         "IN_WIDTH": in_width,
         "OUT_HEIGHT": height,
