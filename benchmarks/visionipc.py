@@ -28,6 +28,9 @@ BUDGET_MS = 0.3
 CAMERAS = {"narrow": NARROW_ROAD, "wide": WIDE_ROAD}
 RATE_HZ = 20.0
 WARM_UP = 20
+# Seconds before a frame is due that its picture is written: as camera servers do, this one
+# sleeps once it has announced a frame.
+PAINTING = 0.01
 PERCENTILES = (50.0, 90.0, 99.0, 100.0)
 _PRIORITY = 54
 _SPIN = """
@@ -42,12 +45,13 @@ Times = npt.NDArray[np.int64]
 
 def serve(folder: Path, frames: int) -> None:
     """Write both pictures, then announce them; leave the two times of each in `sent.npy`."""
-    rung: list[int] = []
+    wakes: list[int] = []
 
     def timed_wake(thread: int) -> None:
-        rung.append(time.monotonic_ns())
+        wakes.append(time.monotonic_ns())
         wake(thread)
 
+    rung: list[int] = []
     called: list[int] = []
     config = VisionIpcConfig(socket_folder=folder, ring_folder=folder)
     with VisionIpcServer(config, timed_wake) as server:
@@ -58,12 +62,16 @@ def serve(folder: Path, frames: int) -> None:
         due = time.monotonic()
         for frame_id in range(1, frames + 1):
             due += 1 / RATE_HZ
+            time.sleep(max(due - PAINTING - time.monotonic(), 0))
             for stream in CAMERAS.values():
                 server.begin(stream, frame_id)[:] = frame_id % 251
             time.sleep(max(due - time.monotonic(), 0))
             for stream in CAMERAS.values():
                 called.append(time.monotonic_ns())
+                wakes.clear()
                 server.announce(stream, frame_id, called[-1], called[-1])
+                # Nobody is woken while the reader is still connecting.
+                rung.append(wakes[-1] if wakes else called[-1])
         np.save(folder / "sent.npy", np.array([rung, called]).reshape(2, frames, len(CAMERAS)))
         sys.stdin.readline()
 

@@ -59,11 +59,16 @@ class ConfidenceMonitor:
     def __init__(self, layout: MetaLayout) -> None:
         self._layout = layout
         self._rows = np.zeros((CONFIDENCE_BUFFER_LEN, len(META_T_IDXS)), np.float32)
+        self._class = self._judge()
 
     def update(self, meta: Array, frame_id: int) -> Confidence:
         """Take a turn's meta probabilities; returns the class to publish."""
         if frame_id % CONFIDENCE_FRAMES == 0:
             self._rows = np.concatenate([self._rows[1:], self._slices(meta)[None]])
+            self._class = self._judge()
+        return self._class
+
+    def _judge(self) -> Confidence:
         score = float(np.fliplr(self._rows).trace()) / len(META_T_IDXS)
         if score < GREEN_BELOW:
             return Confidence.GREEN

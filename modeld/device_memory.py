@@ -1,7 +1,7 @@
 """The artifact's buffers on the device, and the host arrays that go up and come down."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from modeld.programs import opencl_errors
 from modeld.weights import stream_weights
 
 Array = npt.NDArray[np.generic]
+
+# Inputs of at most so many bytes are compared with what the device has before they are sent.
+_SMALL = 4096
 
 _CHANNELS = {"float": cl.channel_type.FLOAT, "half": cl.channel_type.HALF_FLOAT}
 
@@ -41,6 +44,9 @@ class DeviceMemory:
         self._images: dict[tuple[str, int, int, Image], cl.Image] = {}
         self._staged = {name: self._host_array(name) for name in self._named("input")}
         self._downloaded = {name: self._host_array(name) for name in self._named("output")}
+        # By tensor: its place in those arrays, and what it was last if it is small.
+        self._places: dict[str, Array] = {}
+        self._last: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}
         self._uploads: list[cl.Event] = []
         self._upload_weights(artifact)
@@ -77,29 +83,28 @@ class DeviceMemory:
         pixel = cl.ImageFormat(cl.channel_order.RGBA, _CHANNELS[image.channel])
         return cl.Image(self._context, _flags(self._roles[buffer]), pixel, desc=layout)
 
-    def stage(self, tensors: Iterable[Tensor], arrays: Mapping[str, Array]) -> None:
+    def stage(self, tensors: Collection[Tensor], arrays: Mapping[str, Array]) -> None:
         """Put `arrays` into the host side of their buffers; `upload` sends them.
 
-        Exactly the `tensors` must be given, in their shape and dtype. Raises ModeldError.
+        Exactly the `tensors` must be given, in their shape and dtype. Raises ModeldError. Small
+        ones that are bit for bit what they were are on the device already.
         """
-        wanted = {tensor.name: tensor for tensor in tensors}
-        if wanted.keys() != arrays.keys():
-            missing, extra = wanted.keys() - arrays.keys(), arrays.keys() - wanted.keys()
-            raise ModeldError(
-                f"inputs missing: {_listed(missing)}; unknown: {_listed(extra)}; "
-                f"wanted: {_listed(wanted)}"
-            )
-        for name, tensor in wanted.items():
-            array = arrays[name]
-            if array.shape != tensor.shape or array.dtype != tensor.dtype:
+        _check_names({tensor.name for tensor in tensors}, arrays)
+        for tensor in tensors:
+            name, array = tensor.name, arrays[tensor.name]
+            place = self._place(self._staged, tensor)
+            if array.shape != place.shape or array.dtype != place.dtype:
                 raise ModeldError(
                     f"input {name} is {array.dtype}{list(array.shape)}, "
                     f"the model wants {tensor.dtype}{list(tensor.shape)}"
                 )
-            binding = self._bindings[name]
-            target = self._staged[binding.buffer][binding.offset :][: binding.bytes]
-            target[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-            self._dirty[binding.buffer] = None
+            if array.nbytes <= _SMALL:
+                content = array.tobytes()
+                if self._last.get(name) == content:
+                    continue
+                self._last[name] = content
+            place[...] = array
+            self._dirty[self._bindings[name].buffer] = None
 
     def upload(self) -> list[cl.Event]:
         """Enqueue the transfer of every buffer staged since the last call."""
@@ -123,7 +128,7 @@ class DeviceMemory:
 
     def results(self, tensors: Iterable[Tensor]) -> dict[str, Array]:
         """Copies of the outputs that `download` brought, by name."""
-        return {tensor.name: self._result(tensor) for tensor in tensors}
+        return {tensor.name: self._place(self._downloaded, tensor).copy() for tensor in tensors}
 
     def read(self, buffer: str, tensor: Tensor) -> Array:
         """Read one tensor's worth of bytes from the start of any buffer, at once."""
@@ -144,10 +149,14 @@ class DeviceMemory:
                 cl.enqueue_fill_buffer(self._queue, self._buffers[name], zero, 0, self._sizes[name])
             self._queue.finish()
 
-    def _result(self, tensor: Tensor) -> Array:
-        binding = self._bindings[tensor.name]
-        piece = self._downloaded[binding.buffer][binding.offset :][: binding.bytes]
-        return piece.copy().view(tensor.dtype).reshape(tensor.shape)
+    def _place(self, host: Mapping[str, npt.NDArray[np.uint8]], tensor: Tensor) -> Array:
+        """The part of the `host` arrays that is `tensor`'s, in its dtype and shape."""
+        place = self._places.get(tensor.name)
+        if place is None:
+            binding = self._bindings[tensor.name]
+            piece = host[binding.buffer][binding.offset :][: binding.bytes]
+            place = self._places[tensor.name] = piece.view(tensor.dtype).reshape(tensor.shape)
+        return place
 
     def _named(self, role: str) -> list[str]:
         return [name for name, found in self._roles.items() if found == role]
@@ -160,6 +169,15 @@ class DeviceMemory:
             for offset, piece in stream_weights(artifact):
                 # Blocking, since `piece` is the only copy and is dropped on return.
                 cl.enqueue_copy(self._queue, self._buffers["weights"], piece, dst_offset=offset)
+
+
+def _check_names(wanted: Set[str], given: Mapping[str, Array]) -> None:
+    if wanted != given.keys():
+        missing, extra = wanted - given.keys(), given.keys() - wanted
+        raise ModeldError(
+            f"inputs missing: {_listed(missing)}; unknown: {_listed(extra)}; "
+            f"wanted: {_listed(wanted)}"
+        )
 
 
 def check_frozen(frozen: Sequence[FrozenInput], arrays: Mapping[str, Array]) -> dict[str, Array]:

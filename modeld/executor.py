@@ -1,11 +1,11 @@
 """Running an artifact's entry points on an OpenCL device.
 
 Everything is prepared once: programs built, sub-buffers made, arguments set. A turn then is one
-upload, the launches of `run_warp` and `run_model`, one read and one wait. Recurrent state never
-leaves the device (see `launches`).
+upload of what has changed, the launches of `run_warp` and `run_model`, one read and one wait.
+Recurrent state never leaves the device (see `launches`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,13 +38,36 @@ FRAMES = ("frame_narrow", "frame_wide")
 
 @dataclass(frozen=True, slots=True)
 class FrameResult:
-    """What one turn gave: outputs by name, and device times of its stages in nanoseconds."""
+    """What one turn gave: outputs by name, and device times of its stages in nanoseconds.
+
+    Times are read from the stages' events when they are asked for, after the answer was used.
+    """
 
     outputs: dict[str, Array]
-    upload_ns: int
-    warp_ns: int
-    model_ns: int
-    read_ns: int
+    uploads: Sequence[cl.Event]
+    warps: Sequence[LaunchEvent]
+    models: Sequence[LaunchEvent]
+    reads: Sequence[cl.Event]
+
+    @property
+    def upload_ns(self) -> int:
+        """Host to device, frames included; 0 when nothing had to move."""
+        return _span(self.uploads)
+
+    @property
+    def warp_ns(self) -> int:
+        """Both frames to the model's views."""
+        return _span([event for _, event in self.warps])
+
+    @property
+    def model_ns(self) -> int:
+        """The network."""
+        return _span([event for _, event in self.models])
+
+    @property
+    def read_ns(self) -> int:
+        """Device to host."""
+        return _span(self.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +132,7 @@ class Executor:
         self._inputs = _without(manifest.contract.inputs, frozen | state.keys())
         self._outputs = _without(manifest.contract.outputs, state.values())
         self._state = [t for t in manifest.contract.inputs if t.name in state]
+        self._frame_inputs = [*WARP_INPUTS, *_without(self._inputs, {"new_img"})]
         self._profile = profile
         self._kernel_times: list[KernelTime] = []
         self._write_state(initial_state or {})
@@ -156,7 +180,7 @@ class Executor:
             "frame_layout": np.array(layout, np.int32),
             **inputs,
         }
-        self._memory.stage((*WARP_INPUTS, *_without(self._inputs, {"new_img"})), given)
+        self._memory.stage(self._frame_inputs, given)
         with opencl_errors("run_frame"):
             uploads = self._memory.upload()
             for name, frame in zip(FRAMES, (narrow, wide), strict=True):
@@ -166,13 +190,7 @@ class Executor:
             self._parity ^= 1
             reads = self._memory.download()
         self._record([*warps, *models])
-        return FrameResult(
-            outputs=self._memory.results(self._outputs),
-            upload_ns=_span(uploads),
-            warp_ns=_span([event for _, event in warps]),
-            model_ns=_span([event for _, event in models]),
-            read_ns=_span(reads),
-        )
+        return FrameResult(self._memory.results(self._outputs), uploads, warps, models, reads)
 
     def reset(self) -> None:
         """Set all recurrent state to zero."""
@@ -237,7 +255,7 @@ class Executor:
         if data is None or data.dtype != np.uint8 or data.ndim != 1 or data.nbytes < needed:
             found = "missing" if data is None else f"{data.dtype}{list(data.shape)}"
             raise ModeldError(f"{name} is {found}, {camera} needs a uint8 vector of {needed} bytes")
-        buffer, events = self.frame_buffers.bind(name, data.view(np.uint8))
+        buffer, events = self.frame_buffers.bind(name, data)
         for launch in self._launches["run_warp", camera]:
             launch.bind_frame(f"{name}_{camera}", buffer)
         return events
@@ -281,7 +299,7 @@ def _without(tensors: Iterable[Tensor], names: Collection[str]) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor.name not in names]
 
 
-def _span(events: list[cl.Event]) -> int:
+def _span(events: Sequence[cl.Event]) -> int:
     """Device time from the first start to the last end, in nanoseconds; 0 for no event."""
     if not events:
         return 0

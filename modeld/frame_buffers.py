@@ -21,18 +21,24 @@ class FrameBuffers:
     in_place: bool
     used_in_place: int = 0
     copied: int = 0
-    # The array is kept with its buffer, so that its address cannot be given to another mapping.
-    _wrapped: OrderedDict[tuple[int, int], tuple[cl.Buffer, npt.NDArray[np.uint8]]] = field(
+    # By the array's identity. It is kept with its buffer, so that no other can take that over.
+    _wrapped: OrderedDict[int, tuple[cl.Buffer, npt.NDArray[np.generic]]] = field(
         default_factory=OrderedDict
     )
     _copies: dict[str, cl.Buffer] = field(default_factory=dict)
 
-    def bind(self, name: str, data: npt.NDArray[np.uint8]) -> tuple[cl.Buffer, list[cl.Event]]:
-        """A device buffer that holds `data` (1-D uint8), and the transfers that fill it."""
-        address = data.ctypes.data
-        if self.in_place and address % HOST_ALIGNMENT == 0 and data.flags.c_contiguous:
+    def bind(self, name: str, data: npt.NDArray[np.generic]) -> tuple[cl.Buffer, list[cl.Event]]:
+        """A device buffer that holds `data` (1-D uint8), and the transfers that fill it.
+
+        A camera that gives the same array for the same memory has it wrapped once.
+        """
+        if id(data) in self._wrapped:
             self.used_in_place += 1
-            return self._wrap(address, data)
+            return self._wrapped_before(data)
+        aligned = data.ctypes.data % HOST_ALIGNMENT == 0 and data.flags.c_contiguous
+        if self.in_place and aligned:
+            self.used_in_place += 1
+            return self._wrap(data), []
         self.copied += 1
         buffer = self._copies.get(name)
         if buffer is None or buffer.size < data.nbytes:
@@ -44,16 +50,17 @@ class FrameBuffers:
         """Count from here on, as after a warm-up."""
         self.used_in_place = self.copied = 0
 
-    def _wrap(self, address: int, data: npt.NDArray[np.uint8]) -> tuple[cl.Buffer, list[cl.Event]]:
-        key = (address, data.nbytes)
-        if key not in self._wrapped:
-            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
-            self._wrapped[key] = (cl.Buffer(self.queue.context, flags, hostbuf=data), data)
-            if len(self._wrapped) > MAX_WRAPPED:
-                self._wrapped.popitem(last=False)
-            return self._wrapped[key][0], []
-        self._wrapped.move_to_end(key)
-        buffer, _ = self._wrapped[key]
+    def _wrap(self, data: npt.NDArray[np.generic]) -> cl.Buffer:
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+        buffer = cl.Buffer(self.queue.context, flags, hostbuf=data)
+        self._wrapped[id(data)] = (buffer, data)
+        if len(self._wrapped) > MAX_WRAPPED:
+            self._wrapped.popitem(last=False)
+        return buffer
+
+    def _wrapped_before(self, data: npt.NDArray[np.generic]) -> tuple[cl.Buffer, list[cl.Event]]:
+        self._wrapped.move_to_end(id(data))
+        buffer, _ = self._wrapped[id(data)]
         # The camera wrote behind OpenCL's back. Mapping for overwrite and unmapping tells the
         # driver that the host's bytes are the newer ones, without reading the device's.
         view, mapped = cl.enqueue_map_buffer(

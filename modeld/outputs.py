@@ -47,9 +47,25 @@ def sigmoid(x: Array) -> Array:
 
 def softmax(x: Array, axis: int = -1) -> Array:
     """Probabilities that sum to one along `axis`."""
-    weights = safe_exp(x - x.max(axis=axis, keepdims=True))
-    normalised: Array = weights / weights.sum(axis=axis, keepdims=True)
-    return normalised
+    weights = safe_exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
+    total: Array = np.add.reduce(weights, axis=axis, keepdims=True)
+    return weights / total
+
+
+class _Readings:
+    """A vector and what heads may take its elements for, worked out for all of them at once.
+
+    The arrays stay where they are, so heads that only look at a part of one do so once for all
+    turns: small calls of numpy cost as much as large ones, and a turn's are made on cold caches.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.raw, self.exps, self.chances = (np.zeros(size, np.float32) for _ in range(3))
+
+    def read(self, vector: Array) -> None:
+        np.copyto(self.raw, vector.reshape(self.raw.size))
+        np.copyto(self.exps, safe_exp(self.raw))
+        np.copyto(self.chances, sigmoid(self.raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +79,10 @@ class _Gaussian:
     def widths(self) -> tuple[int, ...]:
         return (2 * int(np.prod(self.shape)),)
 
-    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
-        n = raw.size // 2
-        outputs[self.name] = raw[:n].reshape(self.shape)
-        outputs[f"{self.name}_stds"] = safe_exp(raw[n:]).reshape(self.shape)
+    def view(self, whole: _Readings, where: slice, outputs: dict[str, Array]) -> None:
+        middle = (where.start + where.stop) // 2
+        outputs[self.name] = whole.raw[where.start : middle].reshape(self.shape)
+        outputs[f"{self.name}_stds"] = whole.exps[middle : where.stop].reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +102,13 @@ class _Mixture:
     def widths(self) -> tuple[int, ...]:
         return (self.hypotheses * (2 * int(np.prod(self.shape)) + self.selections),)
 
-    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
-        rows = raw.reshape(self.hypotheses, -1)
+    def compute(self, whole: _Readings, where: slice, outputs: dict[str, Array]) -> None:
+        rows = whole.raw[where].reshape(self.hypotheses, -1)
         n = (rows.shape[1] - self.selections) // 2
         weights = softmax(rows[:, 2 * n :], axis=0)
         means = rows[:, :n].reshape(self.hypotheses, *self.shape)
-        stds = safe_exp(rows[:, n : 2 * n]).reshape(self.hypotheses, *self.shape)
+        exps = whole.exps[where].reshape(self.hypotheses, -1)
+        stds = exps[:, n : 2 * n].reshape(self.hypotheses, *self.shape)
         if self.selections == 1:
             order = np.argsort(-weights[:, 0], kind="stable")
             weights, means, stds = weights[order], means[order], stds[order]
@@ -111,8 +128,8 @@ class _Probabilities:
     name: str
     widths: tuple[int, ...]
 
-    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
-        outputs[self.name] = sigmoid(raw)
+    def view(self, whole: _Readings, where: slice, outputs: dict[str, Array]) -> None:
+        outputs[self.name] = whole.chances[where]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +143,13 @@ class _Choice:
     def widths(self) -> tuple[int, ...]:
         return (int(np.prod(self.shape)),)
 
-    def parse(self, raw: Array, outputs: dict[str, Array]) -> None:
-        outputs[self.name] = softmax(raw.reshape(self.shape))
+    def compute(self, whole: _Readings, where: slice, outputs: dict[str, Array]) -> None:
+        outputs[self.name] = softmax(whole.raw[where].reshape(self.shape))
 
 
-_Head = _Gaussian | _Mixture | _Probabilities | _Choice
+_Viewed = _Gaussian | _Probabilities
+_Computed = _Mixture | _Choice
+_Head = _Viewed | _Computed
 
 _PLAN = (IDX_N, PLAN_WIDTH)
 _LEAD = (LEAD_STEPS, LEAD_WIDTH)
@@ -181,26 +200,31 @@ class OutputParser:
                 f"the model has no output {', '.join(missing)}; "
                 "the messages need all of them, so run a driving model that has them"
             )
-        known = [forms for forms in _REQUIRED + _OPTIONAL if forms[0].name in slices]
-        self._size = size
-        self._heads = [
-            (slice(*slices[forms[0].name]), _form(forms, slices[forms[0].name])) for forms in known
-        ]
-        parsed = {head.name for _, head in self._heads}
-        self._raw = [(name, slice(*s)) for name, s in slices.items() if name not in parsed]
+        known = {f[0].name: f for f in _REQUIRED + _OPTIONAL if f[0].name in slices}
+        heads = {name: _form(forms, slices[name]) for name, forms in known.items()}
+        self._whole = _Readings(size)
+        self._views: dict[str, Array] = {"desire_state": _NO_MANOEUVRE}
+        self._computed: list[tuple[slice, _Computed]] = []
+        for name, ends in slices.items():
+            where, head = slice(*ends), heads.get(name)
+            if head is None:
+                self._views[name] = self._whole.raw[where]
+            elif isinstance(head, _Viewed):
+                head.view(self._whole, where, self._views)
+            else:
+                self._computed.append((where, head))
 
     def parse(self, vector: Array) -> dict[str, Array]:
         """Named arrays of a float32 vector of `size` elements (any shape), no batch axis.
 
         Gaussian heads give `name` and `name_stds`; mixtures also `name_weights`,
-        `name_hypotheses` and `name_stds_hypotheses`; unknown heads their raw values. Means and
-        raw values are views of the vector.
+        `name_hypotheses` and `name_stds_hypotheses`; unknown heads their raw values. The arrays
+        are valid until the next call and are only to be read.
         """
-        flat = vector.reshape(self._size)
-        outputs: dict[str, Array] = {name: flat[where] for name, where in self._raw}
-        outputs["desire_state"] = _NO_MANOEUVRE.copy()
-        for where, head in self._heads:
-            head.parse(flat[where], outputs)
+        self._whole.read(vector)
+        outputs = dict(self._views)
+        for where, head in self._computed:
+            head.compute(self._whole, where, outputs)
         return outputs
 
 

@@ -1,7 +1,7 @@
 """A wire inside one process: what is published is there to receive, in order, at once."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import TracebackType
 from typing import Self
 
@@ -65,9 +65,9 @@ class MemoryInbox:
     def __init__(self, queues: dict[str, deque[bytes]]) -> None:
         self._queues = queues
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether anything is there; nothing can arrive while the one thread waits."""
-        return any(self._queues.values())
+    def wait(self, timeout_s: float) -> Set[str]:
+        """What is there; nothing can arrive while the one thread waits."""
+        return {service for service, queue in self._queues.items() if queue}
 
     def receive(self, service: str) -> bytes | None:
         """The oldest message still there, or None."""

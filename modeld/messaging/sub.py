@@ -77,11 +77,10 @@ class SubMaster:
 
     def update(self, timeout_s: float = 0.0) -> None:
         """Take in what has arrived, waiting at most `timeout_s` for the first of it."""
-        if timeout_s > 0:
-            self._inbox.wait(timeout_s)
+        arrived = self._inbox.wait(timeout_s)
         now_ns = self._clock.monotonic_ns()
         for name in self._services:
-            data = self._inbox.receive(name)
+            data = self._inbox.receive(name) if name in arrived else None
             self.updated[name] = data is not None and self._accept(name, data, now_ns)
         self._judge(now_ns)
 

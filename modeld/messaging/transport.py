@@ -1,6 +1,6 @@
 """What a wire must do; ZeroMQ, memory and their union each do it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -20,8 +20,8 @@ class Publisher(Protocol):
 class Inbox(Protocol):
     """The incoming side of a set of services."""
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until any service has a message, at most `timeout_s`; whether one has."""
+    def wait(self, timeout_s: float) -> Set[str]:
+        """Wait until any service has a message, at most `timeout_s`; those that have one."""
         ...
 
     def receive(self, service: str) -> bytes | None:
@@ -109,9 +109,10 @@ class _MergedInbox:
         self._first = first
         self._second = second
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float) -> Set[str]:
         # The first is filled by this thread, so waiting on it would be in vain.
-        return self._first.wait(0.0) or self._second.wait(timeout_s)
+        first = self._first.wait(0.0)
+        return first | self._second.wait(0.0 if first else timeout_s)
 
     def receive(self, service: str) -> bytes | None:
         data = self._first.receive(service)

@@ -12,6 +12,9 @@ the format's on every platform this runs on (x86-64, AArch64: little endian).
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 import msgschema
 from modeld.errors import ModeldError
 
@@ -67,19 +70,61 @@ class Kind:
 _ANY = Kind("any")
 
 
-def check_message(data: bytes) -> None:
-    """Raise MessageError, naming the reason, unless `data` is one sound Event message."""
-    _Walk(data).event()
+# By length and by kind of message, which in one segment stands in this place.
+_KIND = slice(24, 26)
+_MOST_REMEMBERED = 64
+_MOST_WORDS = 4096
+
+
+class Checker:
+    """Checks messages and remembers what passed, as the words that the check looked at.
+
+    A sender's messages mostly differ in their numbers only. One of the same length, with the same
+    words wherever an earlier pass looked, passes likewise and need not be followed again.
+    """
+
+    def __init__(self) -> None:
+        self._passed: dict[tuple[int, bytes], tuple[npt.NDArray[np.intp], bytes]] = {}
+
+    def check(self, data: bytes) -> None:
+        """Raise MessageError, naming the reason, unless `data` is one sound Event message."""
+        key = (len(data), data[_KIND])
+        known = self._passed.get(key)
+        if known is not None and _words(data, known[0]) == known[1]:
+            return
+        walk = _Walk(data)
+        walk.event()
+        if len(walk.looked) > _MOST_WORDS:
+            return
+        if len(self._passed) >= _MOST_REMEMBERED:
+            self._passed.clear()
+        places = np.array(walk.looked)
+        self._passed[key] = places, _words(data, places)
+
+
+def _words(data: bytes, places: npt.NDArray[np.intp]) -> bytes:
+    return np.frombuffer(data, np.uint64)[places].tobytes()
+
+
+check_message = Checker().check
 
 
 class _Walk:
-    """One pass over one message: `words` of it, `segments` as (first, end) word, words left."""
+    """One pass over one message: `segments` as (first, end) word, words left.
+
+    `looked` lists the words that the pass has depended on; all others are numbers to it.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.segments = _segments(data)
-        self.words = memoryview(data).cast("Q")
+        self._words = memoryview(data).cast("Q")
+        self.looked = list(range(self.segments[0][0]))
         # A tree reaches every word once; a few more are granted to lists of empty structs.
-        self.left = len(self.words) + MAX_DEPTH
+        self.left = len(self._words) + MAX_DEPTH
+
+    def word(self, at: int) -> int:
+        self.looked.append(at)
+        return self._words[at]
 
     def event(self) -> None:
         first, end = self.segments[0]
@@ -90,7 +135,7 @@ class _Walk:
             raise MessageError("type", "message root is no struct; the sender speaks no Event")
         data_words, pointers = (tag >> 32) & 0xFFFF, tag >> 48
         self.reserve(segment, target, data_words + pointers)
-        discriminant = (self.words[target + 1] & 0xFFFF) if data_words > 1 else 0
+        discriminant = (self.word(target + 1) & 0xFFFF) if data_words > 1 else 0
         members = _members()
         if discriminant >= len(members):
             raise MessageError(
@@ -105,11 +150,11 @@ class _Walk:
 
     def resolve(self, segment: int, at: int) -> tuple[int, int, int]:
         """The pointer at word `at`, far hops taken: its tag, segment and target word."""
-        word = self.words[at]
+        word = self.word(at)
         if word & 3 != _FAR:
             return word, segment, at + 1 + _offset(word)
         segment, pad = self.landing(word, 2 if word & 4 else 1)
-        tag = self.words[pad]
+        tag = self.word(pad)
         if not word & 4:
             if tag & 3 == _FAR:
                 raise MessageError("bounds", "a far pointer leads to another; the sender is broken")
@@ -117,7 +162,7 @@ class _Walk:
         if tag & 7 != _FAR:
             raise MessageError("bounds", "a double far pointer lands wrongly; the sender is broken")
         segment, target = self.landing(tag, 0)
-        return self.words[pad + 1], segment, target
+        return self.word(pad + 1), segment, target
 
     def landing(self, far: int, words: int) -> tuple[int, int]:
         segment = far >> 32
@@ -149,7 +194,7 @@ class _Walk:
             raise MessageError("loop", "pointers reach more words than the message has; hostile")
 
     def pointer(self, segment: int, at: int, kind: Kind, depth: int) -> None:
-        if self.words[at] == 0:
+        if self.word(at) == 0:
             return
         if depth > MAX_DEPTH:
             raise MessageError("loop", f"pointers nest deeper than {MAX_DEPTH}; message is hostile")
@@ -165,9 +210,9 @@ class _Walk:
             raise _mismatch(kind, ("a struct", "a list", "a far pointer", "a capability")[found])
 
     def fields(self, segment: int, first: int, pointers: int, kind: Kind, depth: int) -> None:
-        words, members = self.words, kind.members
+        members = kind.members
         for index in range(pointers):
-            if words[first + index]:
+            if self.word(first + index):
                 self.pointer(segment, first + index, members.get(index, _ANY), depth + 1)
 
     def list(self, segment: int, target: int, tag: int, kind: Kind, depth: int) -> None:
@@ -193,7 +238,7 @@ class _Walk:
         if kind.form not in ("composite", "any"):
             raise _mismatch(kind, "a list of structs")
         self.reserve(segment, target, count + 1)
-        tag = self.words[target]
+        tag = self.word(target)
         elements, data_words, pointers = (tag >> 2) & 0x3FFFFFFF, (tag >> 32) & 0xFFFF, tag >> 48
         size = data_words + pointers
         if tag & 3 != _STRUCT or elements * size > count:
@@ -210,7 +255,9 @@ class _Walk:
                 self.fields(segment, first + data_words, pointers, element, depth)
 
     def text(self, target: int, count: int) -> None:
-        text = self.words[target : target + (count + 7) // 8].tobytes()[:count]
+        end = target + (count + 7) // 8
+        self.looked += range(target, end)
+        text = self._words[target:end].tobytes()[:count]
         try:
             text.decode()
         except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ authenticates.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import TracebackType
 from typing import Self
 
@@ -150,14 +150,15 @@ class ZmqInbox:
 
     def __init__(self, sockets: "dict[str, zmq.Socket[bytes]]", *, conflate: bool) -> None:
         self._sockets = sockets
+        self._names = {socket: service for service, socket in sockets.items()}
         self._conflate = conflate
         self._poller = zmq.Poller()
         for socket in sockets.values():
             self._poller.register(socket, zmq.POLLIN)
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float) -> Set[str]:
         """Poll all sockets, at most `timeout_s`."""
-        return bool(self._poller.poll(round(timeout_s * 1000)))
+        return {self._names[socket] for socket, _ in self._poller.poll(round(timeout_s * 1000))}
 
     def receive(self, service: str) -> bytes | None:
         """One message or None; of a message in several parts, which nobody sends, the last."""

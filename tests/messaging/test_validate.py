@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeld.fakes.clock import FakeClock
-from modeld.messaging import MessageError, decode_event, new_event
+from modeld.messaging import MessageError, decode_event, new_event, validate
+from modeld.messaging.validate import Checker
 
 CALIBRATION, MODEL, LOG = 18, 73, 17  # discriminants
 HUGE = (1 << 29) - 1
@@ -213,6 +214,43 @@ def test_a_damaged_message_is_refused_or_can_be_read_whole(
         read_everything(getattr(found, member), field.schema)
     # Ends the process on a bad pointer, with pycapnp 2.2; sound messages have none.
     found.as_builder()
+
+
+def verdict(checker: Checker, content: bytes) -> str:
+    try:
+        checker.check(content)
+    except MessageError as error:
+        return error.reason
+    return "sound"
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(seed_messages()),
+    st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), max_size=4),
+)
+def test_what_passed_before_changes_no_verdict(
+    content: bytes, damage: list[tuple[int, int]]
+) -> None:
+    damaged = bytearray(content)
+    for at, value in damage:
+        damaged[at % len(damaged)] = value
+    primed = Checker()
+    primed.check(content)
+    expected = verdict(Checker(), bytes(damaged))
+    assert verdict(primed, bytes(damaged)) == expected
+    # And again, if it was just remembered itself.
+    assert verdict(primed, bytes(damaged)) == expected
+
+
+def test_a_pass_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = Checker()
+    event = new_event("carState", FakeClock())
+    checker.check(event.to_bytes())
+    event.clear_write_flag()
+    event.carState.vEgo = 12.5
+    monkeypatch.setattr(validate, "_Walk", None)
+    checker.check(event.to_bytes())
 
 
 @settings(max_examples=300, deadline=None)

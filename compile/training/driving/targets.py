@@ -17,13 +17,17 @@ from modeld.replay.road.truth import Truth, plan_of, truth_of
 
 Floats = npt.NDArray[np.float32]
 
-# Head → weight in the loss. Lines and path are what the network is for.
+# Head → weight in the loss. Lines and path are what the network is for. The pose has a large one:
+# speed is the hardest to see, and path, lead and action all depend on it.
 NUMBERS = {
-    "lane_lines": 2.0, "road_edges": 0.5, "pose": 0.2, "wide_from_device_euler": 0.05,
-    "road_transform": 0.2, "plan": 1.0, "lead": 0.6, "action": 0.2,
+    "lane_lines": 2.0, "road_edges": 0.4, "pose": 1.2, "wide_from_device_euler": 0.05,
+    "road_transform": 0.2, "plan": 1.5, "lead": 1.2, "action": 0.6,
 }  # fmt: skip
-CHANCES = {"lane_lines_prob": 0.4, "meta": 0.05, "lead_prob": 0.3}
+CHANCES = {"lane_lines_prob": 1.5, "meta": 0.05, "lead_prob": 0.4}
 CHOICES = {"desire_pred": 0.05, "desire_state": 0.1}
+
+# Metres at which a lead counts once.
+_LEAD_DISTANCE = 30.0
 
 # Times at which the meta head speaks: disengagements, then pedal presses and blinkers.
 _HARD_BRAKING = (3.0, 4.0, 5.0)  # m/s²
@@ -90,7 +94,7 @@ def targets_of(moment: Moment, action_t: Floats, wide_error: Floats) -> Targets:
         "wide_from_device_euler": (wide_error, np.broadcast_to(one, wide_error.shape)),
         "road_transform": (truth.road_transform, np.broadcast_to(one, truth.road_transform.shape)),
         "plan": (truth.plan, np.broadcast_to(_plan_weight(truth), truth.plan.shape)),
-        "lead": (truth.lead, np.broadcast_to(there[:, :, None, None], truth.lead.shape)),
+        "lead": (truth.lead, _lead_weight(truth)),
         "action": (_action(moment, action_t), np.ones((count, 2), np.float32)),
     }
     numbers, weights = [], []
@@ -110,6 +114,12 @@ def _plan_weight(truth: Truth) -> Floats:
     """(n, 33, 1): the path counts as long as it leads forward."""
     forward = np.abs(truth.plan[:, :, 11]) < 1.2
     return np.logical_and.accumulate(forward, axis=1)[..., None].astype(np.float32)
+
+
+def _lead_weight(truth: Truth) -> Floats:
+    """(n, 3, 6, 4): a metre matters more close by; what is beyond 60 m counts half."""
+    nearness = np.clip(_LEAD_DISTANCE / np.maximum(truth.lead[:, :, :1, :1], 1), 0.5, 3)
+    return np.broadcast_to(nearness * truth.lead_there[:, :, None, None], truth.lead.shape)
 
 
 def _line_chances(truth: Truth) -> Floats:
