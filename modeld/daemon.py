@@ -76,6 +76,8 @@ class Daemon:
         )
         self._camera: Camera | None = None
         self._calibration = Calibration()
+        # Whether the network last looked at one picture twice.
+        self._one_picture = False
         self._drops = DropFilter()
         self._vehicle = Vehicle(sub, config.vehicle, health.report)
         self._inputs = ModelInputs(executor.contract)
@@ -119,7 +121,7 @@ class Daemon:
         self._health.rejected_on_wire = sum(self._sub.rejected.values())
         if not self._fits(pair):
             return False
-        self._calibrate(pair.main)
+        self._calibrate(pair)
         situation = self._vehicle.situation(self._desire.desire)
         dropped = self._drops.update(pair.main.frame_id)
         self._health.counts[Count.DROPS] += dropped
@@ -189,23 +191,25 @@ class Daemon:
         self._health.report(Count.REJECTED_FRAMES, fault)
         return False
 
-    def _calibrate(self, main: Frame) -> None:
-        sub = self._sub
+    def _calibrate(self, pair: FramePair) -> None:
+        sub, layout = self._sub, pair.main.layout
+        before, self._one_picture = self._one_picture, pair.extra is pair.main
+        other_camera = self._calibration.seen and before != self._one_picture
         known = sub.seen[self._camera_state] and sub.seen["deviceState"]
-        if not (sub.updated["extrinsicsCalibration"] and known):
+        if not (known and (sub.updated["extrinsicsCalibration"] or other_camera)):
             return
         try:
             device, sensor = sub["deviceState"].deviceType, sub[self._camera_state].sensor
             cameras = self._intrinsics(device_cameras(enum_name(device), enum_name(sensor)))
             angles = list(sub["extrinsicsCalibration"].rpyCalib)
-            self._calibration.update(angles, *cameras, (main.layout.width, main.layout.height))
+            self._calibration.update(angles, *cameras, (layout.width, layout.height))
         except ModeldError as error:
             self._health.report(Count.REJECTED_MESSAGES, str(error), "calibration")
 
     def _intrinsics(self, cameras: DeviceCameras) -> tuple[Intrinsics, Intrinsics]:
         """Of the main and the extra picture: one camera alone is looked at twice."""
         narrow, wide = cameras.narrow, cameras.wide
-        if not self._pairer.wide_only and not self._pairer.two_cameras:
+        if self._one_picture and not self._pairer.wide_only:
             return narrow, narrow
         if wide is None:
             raise ModeldError(

@@ -9,6 +9,7 @@ from daemon_bench import TURN_NS, Bench, Vector, noise
 from modeld.calibration import MEDMODEL, SBIGMODEL, device_cameras, warp_matrix
 from modeld.cameras.frame import FrameLayout
 from modeld.cameras.nv12 import packed_layout, venus_layout
+from modeld.cameras.pairing import SILENT_AFTER
 from modeld.config import Config, MessagesConfig, VehicleConfig
 from modeld.counts import Count
 from modeld.errors import ModeldError
@@ -110,6 +111,26 @@ def test_intrinsics_of_each_arrangement(cameras: str, main: object, extra: objec
         ).astype(np.float32),
     )
     assert (call.wide is call.narrow) == (cameras != "both")
+
+
+def test_a_silent_wide_camera_is_replaced_by_the_narrow_one_with_its_own_intrinsics() -> None:
+    wide = [*fake_frames(1, layout=OS_LAYOUT), *[None] * (SILENT_AFTER + 1)]
+    wide += fake_frames(2, first=3, layout=OS_LAYOUT)
+    bench = Bench(fake_frames(5, layout=OS_LAYOUT), wide, width=1344, height=760)
+    bench.calibrate()
+    assert run(bench) == 4
+    extras = [
+        warp_matrix([0, 0, 0], camera, SBIGMODEL).astype(np.float32)
+        for camera in (OS.wide, OS.narrow, OS.wide, OS.wide)
+        if camera is not None
+    ]
+    calls = bench.executor.calls
+    assert [call.narrow.frame_id for call in calls] == [0, 2, 3, 4]
+    assert [call.wide is call.narrow for call in calls] == [False, True, False, False]
+    for call, extra in zip(calls, extras, strict=True):
+        np.testing.assert_array_equal(call.transforms[1], extra)
+    assert bench.health.counts[Count.WIDE_MISSING] == SILENT_AFTER + 1
+    assert all(event.valid for event in bench.received("modelV2"))
 
 
 def test_drops_make_odometry_invalid_for_that_frame_only() -> None:

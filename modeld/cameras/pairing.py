@@ -21,11 +21,13 @@ OUT_OF_SYNC_NS = 10_000_000
 _OTHER_CLOCK_NS = 1_000_000_000
 
 RECEIVE_TIMEOUT_S = 0.1
+# So many waits in a row for the extra camera, a second, and it counts as silent.
+SILENT_AFTER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FramePair:
-    """What one turn looks at. On a one-camera device `extra` is `main`.
+    """What one turn looks at. With one camera, or a silent second one, `extra` is `main`.
 
     `received` is when the main frame came, in ns on the clock.
     """
@@ -44,9 +46,9 @@ class _Camera:
         self._report = report
         self.last: Frame | None = None
 
-    def receive(self) -> tuple[Frame, bool] | None:
+    def receive(self, timeout_s: float = RECEIVE_TIMEOUT_S) -> tuple[Frame, bool] | None:
         """The next frame and whether its time can be trusted; None when none came in time."""
-        frame = self._stream.receive(RECEIVE_TIMEOUT_S)
+        frame = self._stream.receive(timeout_s)
         if frame is None:
             return None
         last, self.last = self.last, frame
@@ -87,16 +89,15 @@ class FramePairer:
         self._waiting: Frame | None = None
         self._received = 0
         self._by_arrival = False
-
-    @property
-    def two_cameras(self) -> bool:
-        """Whether pairs come from two cameras."""
-        return self._extra is not None
+        # Waits for the extra camera since its last frame.
+        self._missed = 0
 
     def receive(self) -> FramePair | None:
         """The next pair, or None when a camera gave nothing for 100 ms.
 
-        Raises EndOfStreamError with a recording's last frame gone.
+        An extra camera that has been silent for a second is no longer waited for: the main one
+        is paired with itself until the extra one gives a frame again. Raises EndOfStreamError
+        with a recording's last frame gone.
         """
         if self._waiting is None and not self._receive_main():
             return None
@@ -127,7 +128,8 @@ class FramePairer:
         return lead >= _HALF_PERIOD_NS or lead < -_OTHER_CLOCK_NS
 
     def _receive_extra(self, camera: _Camera, main: Frame) -> Frame | None:
-        while (received := camera.receive()) is not None:
+        while (received := camera.receive(self._patience_s)) is not None:
+            self._missed = 0
             frame, timed = received
             lag = main.timestamp_sof - frame.timestamp_sof
             if lag >= _HALF_PERIOD_NS and timed and not self._by_arrival:
@@ -139,9 +141,28 @@ class FramePairer:
                     f"{main.timestamp_sof} ns, extra {frame.frame_id} at {frame.timestamp_sof} ns",
                 )
             return frame
+        return self._without_extra(main)
+
+    @property
+    def _patience_s(self) -> float:
+        return RECEIVE_TIMEOUT_S if self._missed < SILENT_AFTER else 0.0
+
+    def _without_extra(self, main: Frame) -> Frame | None:
+        """What to pair `main` with when the extra camera gave nothing."""
+        self._missed += 1
+        if self._missed > SILENT_AFTER:
+            self._report(
+                Count.WIDE_MISSING,
+                f"wide camera: silent since before narrow frame {main.frame_id}; the network sees "
+                "the narrow one alone until it is back: see to the camera",
+                "silent",
+            )
+            return main
         self._report(
             Count.WIDE_MISSING,
             f"wide camera: no frame within {RECEIVE_TIMEOUT_S * 1e3:.0f} ms for narrow frame "
             f"{main.frame_id}, which waits; see to the camera, or serve the narrow one alone",
         )
+        if self._missed == SILENT_AFTER:
+            self._waiting = None  # a second old by now
         return None

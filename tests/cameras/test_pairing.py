@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeld.cameras.frame import EndOfStreamError, Frame
-from modeld.cameras.pairing import FramePair, FramePairer
+from modeld.cameras.pairing import SILENT_AFTER, FramePair, FramePairer
 from modeld.counts import Count
 from modeld.fakes.camera import FakeCamera, FakeStream, fake_frame, fake_frames
 from modeld.fakes.clock import FakeClock
@@ -141,6 +141,36 @@ def test_a_wide_camera_that_falls_silent_is_named_and_waited_for() -> None:
     assert {count for count, _ in told} == {Count.WIDE_MISSING}
     assert len(told) == 3
     assert told[0][1].startswith("wide camera: no frame within 100 ms for narrow frame 2, which")
+
+
+def test_a_wide_camera_silent_for_a_second_is_done_without_until_it_is_back() -> None:
+    told: list[tuple[Count, str]] = []
+    wide: Script = [*fake_frames(2), *[None] * SILENT_AFTER, None, None, *fake_frames(9, first=5)]
+    pairer = FramePairer(
+        FakeCamera(FakeStream(list(fake_frames(8))), FakeStream(wide)),
+        FakeClock(),
+        lambda count, message, about="": told.append((count, message)),
+    )
+    found = [pairer.receive() for _ in range(2 + SILENT_AFTER + 5)]
+    numbers = [pair and (pair.main.frame_id, pair.extra.frame_id) for pair in found]
+    assert numbers[:2] == [(0, 0), (1, 1)]
+    assert numbers[2:-5] == [None] * SILENT_AFTER
+    # Narrow frame 2 was a second old when it was given up.
+    assert numbers[-5:] == [(3, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
+    alone = [pair.extra is pair.main for pair in found if pair is not None]
+    assert alone == [False, False, True, True, False, False, False]
+    assert {count for count, _ in told} == {Count.WIDE_MISSING}
+    assert len(told) == SILENT_AFTER + 2
+    assert "sees the narrow one alone until it is back" in told[-1][1]
+
+
+def test_a_wide_camera_that_comes_back_late_for_its_pair_is_waited_for_again() -> None:
+    narrow: Script = list(fake_frames(SILENT_AFTER + 6))
+    silence: Script = [None] * (SILENT_AFTER + 1)
+    # Its frame 2 comes when narrow frame 3 is looked at, and 3 only after a wait.
+    wide: Script = [*fake_frames(1), *silence, *fake_frames(1, first=2), *fake_frames(5, first=3)]
+    found, _ = pairs(narrow, wide)
+    assert found[:4] == [(0, 0), (2, 2), (3, 3), (4, 4)]
 
 
 def test_restarted_cameras_with_a_new_clock_are_followed() -> None:
