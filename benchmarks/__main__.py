@@ -1,16 +1,19 @@
 """`python -m benchmarks`: our artifacts against what people would use instead.
 
-All peers run in one process, call by call in turn on the same inputs; first their outputs are
-compared. Results go to a folder as Markdown, JSON and a bar chart.
+Every peer runs in a process of its own, call by call in turn on the same inputs, and stands still
+while others run; first their outputs are compared. Results go to a folder as Markdown, JSON and a
+bar chart.
 """
 
 import argparse
 import platform
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import measure, peers, report
+from benchmarks.contender import Contender
 from benchmarks.models import MODELS, Model
 from compile.device import use_device
 from modeld.opencl import select_device
@@ -75,24 +78,26 @@ def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Resu
         artifact = args.artifacts / model.name
     else:
         build_s = measure.build(path, artifact, args.build_option)
-    ours = peers.Ours(artifact)
-    entrants: dict[str, peers.Run] = {"ours": ours}
-    for name in report.PEERS:
-        if name in args.without:
-            continue
-        try:
-            entrants[name] = getattr(peers, name)(path)
-        except ImportError as error:
-            say(f"{name} is left out: {error}")
-    inputs = peers.random_inputs(path)
-    expected = {name: run(inputs) for name, run in entrants.items() if name != "ours"}
-    first = ours(inputs)
-    difference = max(measure.difference(first, outputs) for outputs in expected.values())
-    if difference > TOLERANCE:
-        say(f"{model.name}: outputs differ by {difference:.1e} of their range, left out")
-        return None
-    timings = measure.interleave(entrants, inputs, args.runs)
-    device_ms, gflops, kernels = measure.kernel_share(peers.Ours(artifact, True), inputs, 20)
+    with ExitStack() as entered:
+        entrants = {"ours": entered.enter_context(Contender("ours", path, artifact, folder))}
+        for name in report.PEERS:
+            if name in args.without:
+                continue
+            try:
+                contender = Contender(name, path, artifact, folder)
+            except RuntimeError as error:
+                say(f"{error}, left out")
+                continue
+            entrants[name] = entered.enter_context(contender)
+        outputs = {name: contender.outputs() for name, contender in entrants.items()}
+        first = outputs.pop("ours")
+        difference = max((measure.difference(first, o) for o in outputs.values()), default=0.0)
+        if difference > TOLERANCE:
+            say(f"{model.name}: outputs differ by {difference:.1e} of their range, left out")
+            return None
+        timings = measure.interleave(entrants, args.runs)
+    ours, inputs = peers.Ours(artifact, profile=True), peers.random_inputs(path)
+    device_ms, gflops, kernels = measure.kernel_share(ours, inputs, 20)
     cold = None if args.no_cold else measure.alone("ours", path, artifact, cache)
     alone = {
         name: measure.alone(name, path, artifact, None if args.no_cold else cache)

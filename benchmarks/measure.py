@@ -5,20 +5,20 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 
-from benchmarks.peers import Array, Arrays, Ours, Run
+from benchmarks.peers import Array, Arrays, Ours
 from compile.kernels.conv import Convolution, candidates, render
 from compile.kernels.layout import BLOCKED, MapShape
 from compile.tune import DeviceTimer
 
 WARM_UP = 10
-# Between two calls, so that worker threads of the one before have stopped spinning.
+# Between two calls: nobody finds the caches as it left them, as between two frames.
 PAUSE_S = 0.004
 
 
@@ -32,17 +32,16 @@ class Timing:
 
 
 def interleave(
-    peers: Mapping[str, Run], inputs: Arrays, runs: int, pause_s: float = PAUSE_S
+    peers: Mapping[str, Callable[[], float]], runs: int, pause_s: float = PAUSE_S
 ) -> dict[str, Timing]:
-    """Run all peers `runs` times in turn, after a warm-up."""
+    """Call all peers `runs` times in turn, after a warm-up; each returns the seconds it took."""
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for turn in range(WARM_UP + runs):
         for name, run in peers.items():
             time.sleep(pause_s)
-            start = time.perf_counter()
-            run(inputs)
+            took = run()
             if turn >= WARM_UP:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(took)
     return {
         name: Timing(*(float(v) * 1e3 for v in (np.median(s), np.percentile(s, 99), min(s))))
         for name, s in seconds.items()

@@ -12,6 +12,11 @@ os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 # their work-group's size.
 os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
 
+# Worker threads that keep a processor each: two that meet on one take turns until the kernel has
+# parted them, longer than a launch takes. PoCL counts processors from 0, so it must have them all.
+if len(os.sched_getaffinity(0)) == os.cpu_count():
+    os.environ.setdefault("POCL_AFFINITY", "1")
+
 # PoCL links every kernel with a program called ld; the set-up puts one here where it is missing.
 _TOOLS = Path(sys.prefix, "bin")
 if (_TOOLS / "ld").exists():

@@ -6,6 +6,7 @@ Recurrent state never leaves the device (see `launches`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from modeld.opencl import describe_device, list_devices, select_device
 from modeld.program_cache import ProgramCache
 from modeld.programs import build_programs, opencl_errors
 from modeld.verdict import judge_target, require_runnable
+from modeld.wake_latency import bounded_wake_latency
 
 Array = npt.NDArray[np.generic]
 
@@ -133,6 +135,9 @@ class Executor:
         self._outputs = _without(manifest.contract.outputs, state.values())
         self._state = [t for t in manifest.contract.inputs if t.name in state]
         self._frame_inputs = [*WARP_INPUTS, *_without(self._inputs, {"new_img"})]
+        # A GPU's launches need no processor to wake up.
+        cpu = self.info.device_class == "cpu"
+        self._awake = bounded_wake_latency() if cpu else nullcontext()
         self._profile = profile
         self._kernel_times: list[KernelTime] = []
         self._write_state(initial_state or {})
@@ -180,8 +185,8 @@ class Executor:
             "frame_layout": np.array(layout, np.int32),
             **inputs,
         }
-        self._memory.stage(self._frame_inputs, given)
-        with opencl_errors("run_frame"):
+        with self._awake, opencl_errors("run_frame"):
+            self._memory.stage(self._frame_inputs, given)
             uploads = self._memory.upload()
             for name, frame in zip(FRAMES, (narrow, wide), strict=True):
                 uploads += self._bind_frame(name, frame.layout, frame.data)
@@ -211,8 +216,8 @@ class Executor:
         self._programs.store(self.cache)
 
     def _run_model(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        self._memory.stage(self._inputs, inputs)
-        with opencl_errors("run_model"):
+        with self._awake, opencl_errors("run_model"):
+            self._memory.stage(self._inputs, inputs)
             self._memory.upload()
             events = self._enqueue("run_model", "")
             self._parity ^= 1

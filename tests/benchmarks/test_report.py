@@ -2,13 +2,19 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
+from onnx_models import save_model
 
+from benchmarks.contender import Contender
 from benchmarks.measure import Timing, difference, interleave
+from benchmarks.peers import random_inputs
 from benchmarks.report import Result, chart, geometric_mean, markdown, write
+from compile.cli import main
 
 
 def result(name: str, ours: float, ort: float) -> Result:
@@ -66,13 +72,45 @@ def test_difference_is_relative_to_the_range() -> None:
 def test_peers_run_in_turn() -> None:
     order: list[str] = []
 
-    def peer(name: str):  # type: ignore[no-untyped-def]
-        def run(inputs):  # type: ignore[no-untyped-def]
+    def peer(name: str, seconds: float) -> Callable[[], float]:
+        def run() -> float:
             order.append(name)
-            return inputs
+            return seconds
 
         return run
 
-    timings = interleave({"a": peer("a"), "b": peer("b")}, {}, 3, pause_s=0)
+    timings = interleave({"a": peer("a", 0.002), "b": peer("b", 0.004)}, 3, pause_s=0)
     assert order == ["a", "b"] * 13  # ten turns of warm-up
-    assert set(timings) == {"a", "b"} and timings["a"].minimum >= 0
+    assert timings == {"a": Timing(2, 2, 2), "b": Timing(4, 4, 4)}
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small model and its artifact."""
+    folder = tmp_path_factory.mktemp("contender")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (4, 8)) for name in "xy")
+    weights = {"w": np.eye(8, dtype=np.float32) * 2}
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    path = save_model(folder / "product.onnx", [node], [x], [y], weights)
+    artifact = folder / "artifact"
+    assert main(["build", str(path), "--out", str(artifact)]) == 0
+    return path, artifact
+
+
+@pytest.mark.parametrize("name", ["ours", "onnxruntime"])
+def test_a_contender_answers_and_then_stands_still(
+    name: str, product: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with Contender(name, *product, tmp_path) as contender:
+        assert 0 < contender() < 10
+        (found,) = contender.outputs().values()
+        np.testing.assert_allclose(found, 2 * random_inputs(product[0])["x"], rtol=1e-6)
+        status = Path(f"/proc/{contender.process.pid}/stat").read_text()
+        assert status.rpartition(")")[2].split()[0] == "T"
+    assert contender.process.poll() is not None
+
+
+def test_a_contender_that_cannot_run_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.onnx"
+    with pytest.raises(RuntimeError, match=r"onnxruntime cannot run missing\.onnx"):
+        Contender("onnxruntime", missing, tmp_path, tmp_path)
