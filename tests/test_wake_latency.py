@@ -1,4 +1,3 @@
-import os
 import struct
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def test_the_bound_is_lifted_when_a_turn_fails(device: Path) -> None:
 def test_the_device_is_closed_with_its_last_user(device: Path) -> None:
     def still_open() -> bool:
         links = Path("/proc/self/fd").iterdir()
-        return str(device) in {os.readlink(link) for link in links if link.is_symlink()}
+        return str(device) in {str(link.readlink()) for link in links if link.is_symlink()}
 
     awake = bounded_wake_latency(device)
     assert still_open()
