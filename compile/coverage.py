@@ -4,10 +4,9 @@ All findings at once, grouped by operator and reason, so that a model is repaire
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -15,7 +14,7 @@ from google.protobuf.message import DecodeError
 from compile.graph import deciding_inputs, node_label, subgraphs
 from compile.ops import build_op_table
 from compile.ops.registry import MICROSOFT_DOMAIN, ONNX_DOMAIN, Op, OpTable, select
-from compile.values import DTYPES, attributes_of
+from compile.values import DTYPES
 from modeld.errors import ModeldError
 
 # Operators whose result changes from run to run; a compiled model gives the same for the same.
@@ -84,7 +83,7 @@ def coverage(model: onnx.ModelProto, table: OpTable | None = None) -> Coverage:
             continue
         opset = opsets.get(node.domain, 1)
         op = select(table, node.domain, node.op_type, opset)
-        reason = unsupported_reason(node, op, attributes_of(node, None))
+        reason = unsupported_reason(node, op, [attribute.name for attribute in node.attribute])
         groups[node.domain, node.op_type, opset, reason].append(node_label(node))
         for position in op.constants if op is not None else ():
             if position < len(node.input) and node.input[position]:
@@ -127,8 +126,8 @@ def _graph_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
             yield from _graph_nodes(inner)
 
 
-def unsupported_reason(node: onnx.NodeProto, op: Op | None, attributes: Mapping[str, Any]) -> str:
-    """Why a node cannot be compiled, `op` being its operator; empty when it can."""
+def unsupported_reason(node: onnx.NodeProto, op: Op | None, attributes: Iterable[str]) -> str:
+    """Why a node with these attributes cannot be compiled by `op`; empty when it can."""
     if node.domain in _TRAINING:
         return "training runs offline, by compile.training; export the model for inference"
     if node.op_type in _RANDOM:
@@ -161,4 +160,5 @@ def _unknown_types(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
     kinds += [(tensor.name, tensor.data_type) for tensor in graph.initializer]
     for name, kind in kinds:
         if kind not in DTYPES:
-            yield name, onnx.TensorProto.DataType.Name(kind)
+            known = kind in onnx.TensorProto.DataType.values()
+            yield name, onnx.TensorProto.DataType.Name(kind) if known else str(kind)

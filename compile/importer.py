@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 
+from compile.coverage import check_coverage, coverage
 from compile.generations import TODAY, find_network, is_part, read_part, wrap
 from modeld.errors import ModeldError
 from modeld.manifest import Source, SourceFile
@@ -38,8 +39,8 @@ def import_model(
 
     `dims` gives a value to each symbolic dimension. A driving network of a past generation is
     wrapped into today's interface. Raises ModeldError when a file is no ONNX model, is malformed,
-    needs a dimension that is not given, has nodes of refused domains, or is a driving network that
-    is not whole or of no known generation.
+    needs a dimension that is not given, has nodes of refused domains or (all of them named) ones
+    that ONNX does not know, or is a driving network that is not whole or of no known generation.
     """
     paths = (path, *policies)
     models = [_read(file) for file in paths]
@@ -104,6 +105,9 @@ def _read(path: Path) -> onnx.ModelProto:
         # By path, so that external weights are found.
         onnx.checker.check_model(path)
     except onnx.checker.ValidationError as error:
+        # The checker stops at the first operator that it does not know; ours names all.
+        if coverage(model).unsupported:
+            check_coverage(model)
         reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise ModeldError(f"{path} breaks the ONNX rules ({reason.strip()})") from None
     return model

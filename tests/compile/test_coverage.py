@@ -117,6 +117,77 @@ def test_the_command_succeeds_for_a_model_without_trouble(
     assert capsys.readouterr().out == "ok      ai.onnx Add (opset 17), 1×\n"
 
 
+def save_unknown(path: Path, place: str) -> Path:
+    """Operators that no version of ONNX has, in the graph or in the bodies of If or Loop."""
+    unknown = [
+        helper.make_node("Frobnicate", ["x"], ["u"], name="first"),
+        helper.make_node("Twiddle", ["u"], ["v"], name="second"),
+        helper.make_node("Frobnicate", ["v"], ["z"], name="third"),
+    ]
+    nodes = [*unknown, helper.make_node("Relu", ["z"], ["y"], name="fine")]
+    if place == "If":
+        branch = helper.make_graph(unknown, "branch", [], [tensor("z", (1,))])
+        other = helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["o"], name="fine")], "other", [], [tensor("o", (1,))]
+        )
+        nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)]
+    if place == "Loop":
+        body = helper.make_graph(
+            [*unknown, helper.make_node("Identity", ["go"], ["on"])],
+            "body",
+            [tensor("turn", (), TensorProto.INT64), tensor("go", (), TensorProto.BOOL)],
+            [tensor("on", (), TensorProto.BOOL), tensor("z", (1,))],
+        )
+        nodes = [helper.make_node("Loop", ["n", "c"], ["y"], body=body)]
+    return save_model(
+        path,
+        nodes,
+        [tensor("x", (1,)), tensor("c", (), TensorProto.BOOL)],
+        [tensor("y", (1,) if place != "Loop" else (3, 1))],
+        {"n": np.array(3, np.int64)},
+    )
+
+
+@pytest.mark.parametrize("place", ["graph", "If", "Loop"])
+def test_a_build_names_operators_that_onnx_does_not_know_as_coverage_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    model = save_unknown(tmp_path / "m.onnx", place)
+    assert main(["coverage", str(model)]) == 1
+    listed = capsys.readouterr().out.splitlines()
+    missing = [line.removeprefix("missing ") for line in listed if line.startswith("missing ")]
+    assert missing == [
+        "ai.onnx Frobnicate (opset 17), 2×: operator not supported [first, third]",
+        "ai.onnx Twiddle (opset 17), 1×: operator not supported [second]",
+    ]
+    assert main(["build", str(model), "--out", str(tmp_path / "a")]) == 1
+    (line,) = [s for s in capsys.readouterr().err.splitlines() if not s.startswith("[")]
+    assert line == f"modeld-compile: error: 3 unsupported nodes: {'; '.join(missing)}"
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_attributes_of_local_functions_take_their_values_from_the_call() -> None:
+    inner = helper.make_node("LeakyRelu", ["x"], ["y"], name="inner")
+    inner.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "Leaky", ["x"], ["y"], [inner], opsets[:1], ["alpha"])
+    call = helper.make_node("Leaky", ["x"], ["y"], domain="local", alpha=0.5)
+    graph = helper.make_graph([call], "graph", [tensor("x", (2,))], [tensor("y", (2,))])
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
+    onnx.checker.check_model(model)
+    (operator,) = coverage(model).operators
+    assert (operator.nodes, operator.reason) == (("inner",), "")
+
+
+def test_element_types_without_a_name_are_numbers(tmp_path: Path) -> None:
+    path = save_model(
+        tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], [tensor("x", (1,))], []
+    )
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.elem_type = 99
+    assert coverage(model).types == {"x": "99"}
+
+
 @pytest.mark.parametrize("content", [None, b"not a model", b""])
 def test_what_is_no_model_is_one_line(
     content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

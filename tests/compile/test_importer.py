@@ -122,6 +122,15 @@ def test_graph_that_breaks_onnx_rules(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_missing_element_type_breaks_onnx_rules(tmp_path: Path) -> None:
+    # ONNX knows every operator here: what the checker says is the cause.
+    model = onnx.load(relu_model(tmp_path / "m.onnx", (1,)))
+    model.graph.input[0].type.tensor_type.ClearField("elem_type")
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModeldError, match=r"breaks the ONNX rules \(.*elem_type"):
+        import_model(tmp_path / "m.onnx", {})
+
+
 def test_training_nodes_are_refused_by_name(tmp_path: Path) -> None:
     path = save_model(
         tmp_path / "m.onnx",
