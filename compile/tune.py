@@ -23,6 +23,7 @@ from compile.kernels.launch import Kernel
 from compile.kernels.layout import LANES
 from modeld.errors import ModeldError
 from modeld.files import write_atomic
+from modeld.wake_latency import bounded_wake_latency
 
 FORMAT = "modeld-tuning"
 VERSION = 1
@@ -191,13 +192,14 @@ class DeviceTimer:
         for function in built:
             function.set_args(*buffers)
         best = [math.inf] * len(kernels)
-        for _ in range(_ROUNDS):
-            for n, (kernel, function) in enumerate(zip(kernels, built, strict=True)):
-                event = cl.enqueue_nd_range_kernel(
-                    self._queue, function, kernel.global_size, kernel.local_size
-                )
-                event.wait()
-                best[n] = min(best[n], (event.profile.end - event.profile.start) * 1e-9)
+        with bounded_wake_latency():
+            for _ in range(_ROUNDS):
+                for n, (kernel, function) in enumerate(zip(kernels, built, strict=True)):
+                    event = cl.enqueue_nd_range_kernel(
+                        self._queue, function, kernel.global_size, kernel.local_size
+                    )
+                    event.wait()
+                    best[n] = min(best[n], (event.profile.end - event.profile.start) * 1e-9)
         return best
 
     def _buffer(self, elements: int) -> cl.Buffer:
