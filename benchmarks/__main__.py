@@ -6,6 +6,7 @@ bar chart.
 """
 
 import argparse
+import os
 import platform
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from benchmarks import measure, peers, report
 from benchmarks.contender import Contender
 from benchmarks.models import MODELS, Model
 from compile.device import use_device
+from modeld import wake_latency
 from modeld.opencl import select_device
 
 # Float32 sums in another order: what two correct implementations may differ by, of the range.
@@ -52,7 +54,11 @@ def main() -> int:
             result = compare(model, Path(folder), args)
             if result:
                 results = _in_order([*(r for r in results if r.model != model.name), result])
-                machine = f"{platform.machine()}, {device.name.strip()}, {device.version.strip()}"
+                awake = "kept awake" if os.access(wake_latency.DEVICE, os.W_OK) else "may sleep"
+                machine = (
+                    f"{platform.machine()}, {device.name.strip()}, {device.version.strip()}; "
+                    f"processors {awake} between calls"
+                )
                 report.write(args.out, results, max(peak, measure.gemm_peak(device)), machine)
     if not results:
         return 1
