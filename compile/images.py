@@ -7,7 +7,7 @@ buffer whose rows keep the device's alignment; the other buffers stay buffers.
 import ctypes
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -42,8 +42,33 @@ def require_images(device: cl.Device) -> None:
 @contextmanager
 def images(wanted: bool, half: HalfPlan | None) -> Iterator[None]:
     """Let tinygrad build graphs and kernels with images, of float16 where `half` says so."""
-    with TinygradContext(IMAGE=int(wanted), FLOAT16=int(wanted and half is not None)):
+    with (
+        TinygradContext(IMAGE=int(wanted), FLOAT16=int(wanted and half is not None)),
+        _zeroed_memory() if wanted else nullcontext(),
+    ):
         yield
+
+
+@contextmanager
+def _zeroed_memory() -> Iterator[None]:
+    """Let every buffer of tinygrad's begin as zeros.
+
+    Rows are padded with what no kernel writes, and a weight's padding becomes part of the artifact:
+    it would be whatever lay in memory.
+    """
+    allocator = Device["CL"].allocator
+    allocate = allocator.alloc
+
+    def allocate_zeros(size: int, *options: Any) -> Any:
+        opaque = allocate(size, *options)
+        allocator._copyin(opaque, memoryview(bytearray(size)))
+        return opaque
+
+    allocator.alloc = allocate_zeros
+    try:
+        yield
+    finally:
+        del allocator.alloc
 
 
 def image_table(table: OpTable) -> OpTable:

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx_models import QueueModel, conv_model, driving_model, queue_model, save_model, tensor
+from two_builds import build_twice, require_same_files
 
 from compile.build import BuildRequest, build
 from modeld import Executor, open_artifact
@@ -277,36 +278,18 @@ def test_outputs_that_are_inputs_constants_and_repeats(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["third"], -x.reshape(2, 2))
 
 
-BUILD_SCRIPT = """
-import sys
-from pathlib import Path
-from compile.build import BuildRequest, build
-print(build(BuildRequest(Path(sys.argv[1]), Path(sys.argv[2]))))
-"""
-
-
-def test_two_processes_build_the_same_bytes(tmp_path: Path) -> None:
-    digests = []
-    for number, seed in enumerate(("1", "271828")):
-        folder = tmp_path / f"folder{number}"
-        folder.mkdir()
-        model = conv_model(folder / "conv.onnx")
-        result = subprocess.run(
-            [sys.executable, "-c", BUILD_SCRIPT, str(model), str(folder / "out")],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        digests.append(result.stdout.strip())
-    assert digests[0].startswith("sha256:") and digests[0] == digests[1]
-    first, second = (tmp_path / f"folder{n}" / "out" for n in (0, 1))
-    names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
-    assert names == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
-    for name in names:
-        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        ("float32", []),
+        ("float16", ["--dtype", "float16", "--range-report", "ranges.tsv"]),
+    ],
+)
+def test_two_processes_build_the_same_bytes(tmp_path: Path, dtype: str, options: list[str]) -> None:
+    first, second = build_twice(conv_model(tmp_path / "conv.onnx"), tmp_path, options)
+    require_same_files(first, second)
+    assert open_artifact(first / "out").manifest.dtypes.weights == dtype
+    assert (first / "ranges.tsv").exists() == ("--range-report" in options)
 
 
 def test_model_that_ignores_its_input_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from onnx import helper
 from onnx_models import conv_model, save_model, tensor
 from tinygrad import Tensor
 from tinygrad.helpers import IMAGE
+from two_builds import build_twice, require_same_files
 
 from compile.build import BuildRequest, build
 from compile.images import EXTENSION, image_table, in_images
@@ -33,10 +34,8 @@ def test_device_without_images_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.skipif(not CAPABLE, reason=f"no device here has {EXTENSION}")
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_images_hold_weights_and_values(tmp_path: Path, dtype: str) -> None:
-    """The gates of the build compare with ONNX Runtime and with our executor, bit for bit."""
+def two_convolutions(path: Path) -> Path:
+    """x (1,8,16,64) → y (1,8,16,64): 3×3 convolution, ReLU, 1×1 convolution."""
     rng = np.random.default_rng(5)
     weights = {
         "first": rng.standard_normal((16, 8, 3, 3)).astype(np.float32),
@@ -48,7 +47,17 @@ def test_images_hold_weights_and_values(tmp_path: Path, dtype: str) -> None:
         helper.make_node("Conv", ["b", "second"], ["y"]),
     ]
     shapes = [tensor("x", (1, 8, 16, 64))], [tensor("y", (1, 8, 16, 64))]
-    model = save_model(tmp_path / "m.onnx", nodes, *shapes, weights)
+    return save_model(path, nodes, *shapes, weights)
+
+
+needs_images = pytest.mark.skipif(not CAPABLE, reason=f"no device here has {EXTENSION}")
+
+
+@needs_images
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_images_hold_weights_and_values(tmp_path: Path, dtype: str) -> None:
+    """The gates of the build compare with ONNX Runtime and with our executor, bit for bit."""
+    model = two_convolutions(tmp_path / "m.onnx")
     device = CAPABLE[0].platform.name
     build(BuildRequest(model, tmp_path / "a", image=True, dtype=dtype, device=device))
     manifest = open_artifact(tmp_path / "a").manifest
@@ -70,6 +79,15 @@ def test_images_hold_weights_and_values(tmp_path: Path, dtype: str) -> None:
         .any()
         == 0
     )
+
+
+@needs_images
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_two_processes_build_the_same_bytes(tmp_path: Path, dtype: str) -> None:
+    options = ["--image", "--dtype", dtype, "--device", CAPABLE[0].platform.name]
+    first, second = build_twice(two_convolutions(tmp_path / "m.onnx"), tmp_path, options)
+    require_same_files(first, second)
+    assert open_artifact(first / "out").manifest.budget.image_reads >= 2
 
 
 @pytest.mark.parametrize(
