@@ -114,7 +114,9 @@ def key_of(family: str, shape: Convolution) -> str:
             ("u", shape.upscale),
         )
     )
-    return f"{family} {numbers} {pairs} g{shape.groups} {shape.in_layout}>{shape.out_layout}"
+    element = "" if shape.pixels is None else " uint8"
+    layouts = f"{shape.in_layout}>{shape.out_layout}"
+    return f"{family} {numbers} {pairs} g{shape.groups} {layouts}{element}"
 
 
 class Tiles:

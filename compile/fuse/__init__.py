@@ -58,6 +58,7 @@ def fuse(
     if not on_groups:
         combine_stacks(graph)
     Emitter(graph, find_items(graph, on_groups), tiles, on_groups).run()
+    graph.prune()
     share_launches(graph)
     return graph.to_model([DOMAIN])
 

@@ -9,6 +9,7 @@ import onnx
 
 from compile.fuse.graph import Graph
 from compile.fuse.items import LAYOUTS_OF_MAPS, Item, map_shape, start_chain
+from compile.fuse.pixels import find_bytes
 from compile.fuse.steps import Chain, fold_linear, follow, take
 from compile.kernels import depthwise, gemv
 from compile.kernels.conv import Convolution
@@ -50,8 +51,11 @@ def find_convolution(graph: Graph, node: onnx.NodeProto) -> Item | None:
         return None
     weights = _finish(graph, chain, weights, 0)
     is_depthwise = groups == into.channels > 1
+    found = find_bytes(graph, node.input[0])
+    if found is not None:
+        weights = (weights * found.scale).astype(np.float32)
     conv = Convolution(
-        into,
+        into if found is None else found.shape,
         into.channels,
         MapShape(*chain.shape),
         _pair(window.kernel),
@@ -62,6 +66,7 @@ def find_convolution(graph: Graph, node: onnx.NodeProto) -> Item | None:
         BLOCKED,
         BLOCKED,
         tuple(chain.steps),
+        pixels=None if found is None else found.pixels,
     )
     packed = depthwise.pack_weights(weights) if is_depthwise else pack_conv_weights(weights, groups)
 
@@ -73,7 +78,9 @@ def find_convolution(graph: Graph, node: onnx.NodeProto) -> Item | None:
     # Groups of whole blocks can be found in a blocked map only.
     needs_blocked = is_depthwise or groups > 1
     name = f"{node.input[1]}/packed"
-    return Item(node, chain, [node.input[0]], needs_blocked, writes, build, [(name, packed)])
+    reads, before = ([node.input[0]], ()) if found is None else ([found.source], found.nodes)
+    packs = [(name, packed)]
+    return Item(node, chain, reads, needs_blocked, writes, build, packs, before=before)
 
 
 def find_transposed(graph: Graph, node: onnx.NodeProto) -> Item | None:

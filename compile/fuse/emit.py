@@ -7,7 +7,6 @@ import onnx
 
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
-from compile.graph import node_label
 from compile.kernels.conv import Convolution, Tile
 from compile.kernels.layout import BLOCKED, NCHW, MapShape
 from compile.kernels.mix import Mix, Source
@@ -103,9 +102,8 @@ class Emitter:
                 else self._tiles.depthwise(spec)  # type: ignore[arg-type]
             )
             details["tile"] = [chosen.blocks, chosen.pixels, chosen.span]
-        label = "\n".join(dict.fromkeys(node_label(node) for node in item.nodes))
         node = onnx.helper.make_node(
-            operator, inputs, [target], name=label, domain=DOMAIN, spec=encode(spec), **details
+            operator, inputs, [target], name=item.label, domain=DOMAIN, spec=encode(spec), **details
         )
         if out != BLOCKED:
             return [node]

@@ -60,6 +60,10 @@ class Graph:
             return bool(self.constants[name].dtype == np.float32)
         return bool(self._types.get(name, (0, None))[0] == onnx.TensorProto.FLOAT)
 
+    def is_bytes(self, name: str) -> bool:
+        """Whether the value is uint8 and not known."""
+        return bool(self._types.get(name, (0, None))[0] == onnx.TensorProto.UINT8)
+
     def maker(self, name: str) -> onnx.NodeProto | None:
         """The node that computes a value."""
         if self._makers is None:
@@ -95,6 +99,16 @@ class Graph:
         last = max(i for i, node in enumerate(self.nodes) if id(node) in gone)
         kept_before = [n for n in self.nodes[: last + 1] if id(n) not in gone]
         self.nodes = [*kept_before, *new, *self.nodes[last + 1 :]]
+        self._readers = self._makers = None
+
+    def prune(self) -> None:
+        """Drop the nodes that no output needs."""
+        needed, kept = set(self.outputs), set()
+        for node in reversed(self.in_order()):
+            if not needed.isdisjoint(node.output):
+                needed |= set(node_reads(node))
+                kept.add(id(node))
+        self.nodes = [node for node in self.nodes if id(node) in kept]
         self._readers = self._makers = None
 
     def in_order(self) -> list[onnx.NodeProto]:

@@ -1,12 +1,13 @@
 """What the fuser found to be done by kernels of its own, before layouts are chosen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import onnx
 
 from compile.fuse.graph import Graph
 from compile.fuse.steps import Chain
+from compile.graph import node_label
 from compile.kernels.layout import BLOCKED, NCHW, Array, MapShape
 
 DOMAIN = "ai.modeld"
@@ -31,6 +32,8 @@ class Item:
     is_map: bool = True
     # Whether it can read blocked maps; None: as it writes them.
     reads_maps: bool | None = None
+    # Nodes before the anchor whose work it does, too; others may still read what they compute.
+    before: Sequence[onnx.NodeProto] = ()
 
     @property
     def on_maps(self) -> bool:
@@ -41,6 +44,11 @@ class Item:
     def nodes(self) -> list[onnx.NodeProto]:
         """All nodes that the kernel replaces."""
         return [self.anchor, *self.chain.nodes]
+
+    @property
+    def label(self) -> str:
+        """The names of all nodes whose work it does, one a line."""
+        return "\n".join(dict.fromkeys(node_label(node) for node in [*self.before, *self.nodes]))
 
 
 def map_shape(graph: Graph, name: str) -> MapShape | None:

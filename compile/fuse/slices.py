@@ -94,10 +94,10 @@ def _grid(graph: Graph, name: str) -> _Grid | None:
     nodes: list[onnx.NodeProto] = []
     cuts = {2: (0, 1), 3: (0, 1)}
     while (node := graph.maker(name)) is not None and node.op_type == "Slice":
-        cut = _cut(graph, node)
-        if cut is None or any(cuts.get(axis) != (0, 1) for axis in cut):
+        more = cut(graph, node)
+        if more is None or any(cuts.get(axis) != (0, 1) for axis in more):
             return None
-        cuts |= cut
+        cuts |= more
         nodes.insert(0, node)
         name = node.input[0]
     (row, step), (column, other) = cuts[2], cuts[3]
@@ -109,7 +109,7 @@ def _grid(graph: Graph, name: str) -> _Grid | None:
     return _Grid(name, step, (row, column), tuple(nodes))
 
 
-def _cut(graph: Graph, node: onnx.NodeProto) -> dict[int, tuple[int, int]] | None:
+def cut(graph: Graph, node: onnx.NodeProto) -> dict[int, tuple[int, int]] | None:
     """(start, step) by axis of a Slice with constants that goes on to the end of its axes."""
     operands = [graph.constants.get(name) for name in node.input[1:]]
     shape = graph.shape(node.input[0])

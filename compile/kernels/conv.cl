@@ -2,13 +2,45 @@
 // neighbouring outputs of BLOCKS x 16 channels, all of it in registers. Weights come as vectors
 // of 16 output channels, inputs as scalars that multiply them.
 
+#if IN_BYTES
+// Bytes are made floats for one row of the kernel at a time: what a tile reads of up to 16 channels.
+#define ROW_SPACE
+#define ROW_CHANNEL ROW_VALUES
+#define ROW_AT(first, kx) ((kx) * DILATION_X)
+
+// The values of a row that exist, shifted; padding stays zero since nobody reads or adds it.
+INLINE void read_row(float *restrict row, __global const uchar *restrict in, const int channel,
+                     const int channels, const int column) {
+  const int first = column * STRIDE_X - PAD_LEFT;
+  const int from = max(0, -first), to = min(ROW_VALUES, IN_WIDTH - first);
+#pragma unroll 1
+  for (int c = 0; c < channels; c++) {
+    float *restrict out = row + c * ROW_VALUES;
+    __global const uchar *restrict at = in + IN_PLANE(channel + c) + first;
+    int i = from;
+    for (; i + 16 <= to; i += 16)
+      vstore16(convert_float16(vload16(0, at + i)) + IN_SHIFT, 0, out + i);
+    if (i < to && to - from >= 16) {
+      // The last vector overlaps the one before; it does not reach beyond the row.
+      vstore16(convert_float16(vload16(0, at + to - 16)) + IN_SHIFT, 0, out + to - 16);
+      continue;
+    }
+    for (; i < to; i++) out[i] = (float)at[i] + IN_SHIFT;
+  }
+}
+#else
+#define ROW_SPACE __global
+#define ROW_CHANNEL IN_CHANNEL
+#define ROW_AT(first, kx) ((first) * IN_PIXEL)
+#endif
+
 // One kernel column over `channels` input channels. The inputs' addresses are one pointer and
 // constants: computed index by index they would cost as much as the arithmetic.
-INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restrict in,
+INLINE void accumulate(float16 sum[BLOCKS][PIXELS], ROW_SPACE const float *restrict in,
                        __global const float *restrict weights, const int channels,
                        const int column, const int kx, const int checked) {
   const int first = column * STRIDE_X - PAD_LEFT + kx * DILATION_X;
-  __global const float *restrict at = in + first * IN_PIXEL;
+  ROW_SPACE const float *restrict at = in + ROW_AT(first, kx);
 #pragma unroll CHANNEL_UNROLL
   for (int c = 0; c < channels; c++) {
     float16 w[BLOCKS];
@@ -19,7 +51,7 @@ INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restri
     for (int p = 0; p < PIXELS; p++) {
       const int x = first + p * STRIDE_X;
       if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
-      const float16 a = (float16)(at[p * STRIDE_X * IN_PIXEL + c * IN_CHANNEL]);
+      const float16 a = (float16)(at[p * STRIDE_X * IN_PIXEL + c * ROW_CHANNEL]);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) sum[b][p] = fma(a, w[b], sum[b][p]);
     }
@@ -28,7 +60,7 @@ INLINE void accumulate(float16 sum[BLOCKS][PIXELS], __global const float *restri
 
 // One kernel row. The columns stay a loop where nothing is checked: unrolled, the compiler would
 // keep the inputs that neighbouring columns share in registers and spill the sums.
-INLINE void accumulate_row(float16 sum[BLOCKS][PIXELS], __global const float *restrict in,
+INLINE void accumulate_row(float16 sum[BLOCKS][PIXELS], ROW_SPACE const float *restrict in,
                            __global const float *restrict weights, const int channels,
                            const int column, const int checked) {
   if (checked) {
@@ -42,8 +74,29 @@ INLINE void accumulate_row(float16 sum[BLOCKS][PIXELS], __global const float *re
   }
 }
 
+// The kernel's rows over the `channels` of an input block.
+INLINE void accumulate_rows(float16 sum[BLOCKS][PIXELS], __global const INPUT *restrict in,
+                            __global const float *restrict weights, const int block_in,
+                            const int channels, const int row, const int column,
+                            const int checked) {
+  for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
+    const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
+    if (y < 0 || y >= IN_HEIGHT) continue;
+    __global const float *restrict at =
+        weights + (block_in * KERNEL_HEIGHT * 16 + ky * channels) * KERNEL_WIDTH * WEIGHT_STEP;
+#if IN_BYTES
+    float values[ROW_CHANNELS * ROW_VALUES];
+    read_row(values, in + y * IN_WIDTH, block_in * 16, channels, column);
+    accumulate_row(sum, values, at, channels, column, checked);
+#else
+    accumulate_row(sum, in + block_in * IN_BLOCK + y * IN_WIDTH * IN_PIXEL, at, channels, column,
+                   checked);
+#endif
+  }
+}
+
 INLINE void tile(
-    __global float *restrict out, __global const float *restrict in,
+    __global float *restrict out, __global const INPUT *restrict in,
     __global const float *restrict weights PARAMETERS, const int base, const int row,
     const int block, const int column, const int checked) {
   float16 sum[BLOCKS][PIXELS];
@@ -52,23 +105,10 @@ INLINE void tile(
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) sum[b][p] = (float16)(0.0f);
 
-  for (int block_in = 0; block_in < IN_BLOCKS; block_in++) {
-    for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
-      const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
-      if (y < 0 || y >= IN_HEIGHT) continue;
-      accumulate_row(sum, in + block_in * IN_BLOCK + y * IN_WIDTH * IN_PIXEL,
-                 weights + (block_in * KERNEL_HEIGHT + ky) * 16 * KERNEL_WIDTH * WEIGHT_STEP, 16, column,
-                 checked);
-    }
-  }
+  for (int block_in = 0; block_in < IN_BLOCKS; block_in++)
+    accumulate_rows(sum, in, weights, block_in, 16, row, column, checked);
 #if IN_TAIL
-  for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
-    const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
-    if (y < 0 || y >= IN_HEIGHT) continue;
-    accumulate_row(sum, in + IN_BLOCKS * IN_BLOCK + y * IN_WIDTH * IN_PIXEL,
-               weights + (IN_BLOCKS * KERNEL_HEIGHT * 16 + ky * IN_TAIL) * KERNEL_WIDTH * WEIGHT_STEP,
-               IN_TAIL, column, checked);
-  }
+  accumulate_rows(sum, in, weights, IN_BLOCKS, IN_TAIL, row, column, checked);
 #endif
 
 #pragma unroll
@@ -90,7 +130,7 @@ INLINE void tile(
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
-    __global float *restrict out, __global const float *restrict in,
+    __global float *restrict out, __global const INPUT *restrict in,
     __global const float *restrict weights PARAMETERS) {
   const int batch = get_global_id(1) / OUT_HEIGHT, row = get_global_id(1) % OUT_HEIGHT;
   const int block = get_global_id(2) * BLOCKS;

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from compile.kernels import epilogue
 from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
+from compile.kernels.pixels import Pixels
 
 # Sums of 16 lanes that stay in registers. AVX-512: 32 registers less those for weights and the
 # broadcast input. AVX2 has 16 of half the width, NEON 32 of a quarter of it.
@@ -27,7 +28,8 @@ class Convolution:
     transposed convolution whose kernel is as large as its stride: a pointwise convolution with
     one set of weights for each place in the square of outputs that an input pixel becomes.
     `matrix`: the weights are no constants but a (channels in, channels out) matrix for each item
-    of the batch, stored by rows; channels out are whole blocks then.
+    of the batch, stored by rows; channels out are whole blocks then. With `pixels` the input is of
+    bytes, in ONNX's layout.
     """
 
     in_map: MapShape
@@ -44,6 +46,7 @@ class Convolution:
     in_offset: int = 0
     upscale: tuple[int, int] = (1, 1)
     matrix: bool = False
+    pixels: Pixels | None = None
 
     def window_values(self) -> dict[str, int]:
         """What the templates need of the window: size, stride, dilation, leading padding."""
@@ -190,6 +193,11 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "GROUP_OUT_BLOCKS": group_blocks(conv),
         "GROUP_IN_OFFSET": per_group // LANES * into["BLOCK"],
         "IN_OFFSET": conv.in_offset,
+        **input_defines(conv),
+        "ROW_CHANNELS": min(per_group, LANES),
+        "ROW_VALUES": (tile.pixels - 1) * conv.stride[1]
+        + (conv.kernel[1] - 1) * conv.dilation[1]
+        + 1,
         **{f"IN_{k}": v for k, v in into.items()},
         **{f"OUT_{k}": v for k, v in out.items()},
         "OUT_BLOCKS": conv.groups * group_blocks(conv),
@@ -204,6 +212,13 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         all_blocks(conv) // tile.blocks,
     )
     return make_kernel(name, source, size, macs=conv.macs)
+
+
+def input_defines(conv: Convolution) -> dict[str, int | str]:
+    """What the templates need of the input's elements."""
+    if conv.pixels is None:
+        return {"INPUT": "float", "IN_BYTES": 0}
+    return conv.pixels.defines(conv.in_channels, conv.in_map.pixels)
 
 
 def name_of(conv: Convolution) -> str:

@@ -2,6 +2,13 @@
 // GROUP x PIXELS outputs: neighbouring work-items take neighbouring pixels, and all share the
 // weights, which they bring into local memory together, 16 input channels at a time.
 
+#if IN_BYTES
+#define IN_VALUE(in, block, c, pixel) ((float)in[IN_PLANE((block) * 16 + (c)) + (pixel)] + IN_SHIFT)
+#else
+#define IN_VALUE(in, block, c, pixel) \
+  in[(block) * IN_BLOCK + (c) * IN_CHANNEL + (pixel) * IN_PIXEL]
+#endif
+
 static inline float4 load_four(__global const float *restrict from, const int lanes) {
   return (float4)(from[0], lanes > 1 ? from[OUT_CHANNEL] : 0.0f,
                   lanes > 2 ? from[2 * OUT_CHANNEL] : 0.0f, lanes > 3 ? from[3 * OUT_CHANNEL] : 0.0f);
@@ -15,7 +22,7 @@ static inline void store_four(const float4 v, __global float *restrict to, const
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void NAME(
-    __global float *restrict out, __global const float *restrict in,
+    __global float *restrict out, __global const INPUT *restrict in,
     __global const float *restrict weights PARAMETERS) {
   __local float4 shared[16][4];
   const int item = get_local_id(0), batch = get_group_id(1), block = get_group_id(2);
@@ -39,10 +46,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void NAME(
         const int y = pixel / OUT_WIDTH * STRIDE_Y - PAD_TOP + at / KERNEL_WIDTH * DILATION_Y;
         const int x = pixel % OUT_WIDTH * STRIDE_X - PAD_LEFT + at % KERNEL_WIDTH * DILATION_X;
         if (pixel >= OUT_PIXELS || y < 0 || y >= IN_HEIGHT || x < 0 || x >= IN_WIDTH) continue;
-        __global const float *restrict from =
-            in + block_in * IN_BLOCK + (y * IN_WIDTH + x) * IN_PIXEL;
         for (int c = 0; c < channels; c++) {
-          const float4 a = (float4)(from[c * IN_CHANNEL]);
+          const float4 a = (float4)(IN_VALUE(in, block_in, c, y * IN_WIDTH + x));
 #pragma unroll
           for (int j = 0; j < 4; j++) sum[p][j] = fma(a, shared[c][j], sum[p][j]);
         }

@@ -7,7 +7,14 @@ device classes. Proven on OpenCL implementations of processors; not timed on any
 import math
 
 from compile.kernels import epilogue
-from compile.kernels.conv import Convolution, all_blocks, group_blocks, name_of, pixel_at
+from compile.kernels.conv import (
+    Convolution,
+    all_blocks,
+    group_blocks,
+    input_defines,
+    name_of,
+    pixel_at,
+)
 from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import LANES, ceil_div
 
@@ -37,6 +44,7 @@ def render(conv: Convolution) -> Kernel:
         "OUT_CHANNELS": conv.out_map.channels,
         "OUT_BLOCKS": group_blocks(conv),
         "IN_OFFSET": conv.in_offset,
+        **input_defines(conv),
         "IN_BLOCKS": conv.in_channels // LANES,
         "IN_TAIL": conv.in_channels % LANES,
         "WEIGHT_STEP": conv.out_map.channels if conv.matrix else LANES,

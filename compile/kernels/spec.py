@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 import typing
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ T = TypeVar("T")
 
 
 def encode(spec: Any) -> str:
-    """A dataclass of integers, texts, booleans, tuples and dataclasses as JSON, keys sorted."""
+    """A dataclass of numbers, texts, booleans, None, tuples and dataclasses as JSON, sorted."""
     return json.dumps(dataclasses.asdict(spec), sort_keys=True, separators=(",", ":"))
 
 
@@ -20,6 +21,8 @@ def decode(kind: type[T], text: str) -> T:
 
 
 def _build(kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.UnionType):
+        kind = typing.get_args(kind)[0 if value is not None else 1]
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         fields = {name: _build(hints[name], item) for name, item in value.items()}

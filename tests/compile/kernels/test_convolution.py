@@ -21,6 +21,7 @@ from compile.kernels.layout import (
     pack_conv_weights,
     pad_channels,
 )
+from compile.kernels.pixels import Pixels
 
 # Sums of at most about 1,000 products of order 1/sqrt(count): float32 rounding stays below.
 TOLERANCE = 1e-5
@@ -255,6 +256,78 @@ def test_product_of_two_matrices(bench: Bench) -> None:
     for kernel in (conv.render(shape, Tile(2, 4)), group_conv.render(shape)):
         (found,) = bench.run(kernel, [(3, 10, 32)], [a, b])
         np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def random_bytes(number: int) -> Case:
+    """The case of this number: every third map of a queue, or a map alone; half of the widths are
+    too small for a vector of bytes."""
+    rng = random.Random(number)
+    while True:
+        kernel = rng.choice([(1, 1), (3, 3), (2, 5), (5, 1)])
+        stride, dilation = rng.choice([1, 2]), rng.choice([1, 1, 2])
+        pads = [rng.randint(0, 3) for _ in range(4)] if kernel != (1, 1) else [0] * 4
+        size = (rng.randint(1, 9), rng.choice([rng.randint(1, 12), rng.randint(40, 70)]))
+        out_size = output_sizes(size, kernel, stride, dilation, pads)
+        if min(out_size) > 0:
+            break
+    part, parts = rng.choice([(3, 1), (6, 2), (18, 1), (7, 5)])
+    step = part * rng.choice([1, 3]) if parts > 1 else part
+    first = rng.choice([0, part])
+    shape = Convolution(
+        MapShape(1, first + step * parts, *size),
+        part * parts,
+        MapShape(1, rng.randint(1, 40), *out_size),
+        kernel,
+        (stride, stride),
+        (dilation, dilation),
+        (pads[0], pads[1]),
+        1,
+        NCHW,
+        rng.choice([BLOCKED, NCHW]),
+        ("add channel 0",),
+        pixels=Pixels(rng.choice([0.0, -128.0, 3.25]), first, part, step),
+    )
+    return Case(shape, (pads[2], pads[3]), rng.choice(conv.candidates(shape)[:6]))
+
+
+BYTES = [random_bytes(number) for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def bytes_bench() -> Bench:
+    bench = Bench()
+    bench.compile(case.kernel for case in BYTES)
+    bench.compile(group_conv.render(case.shape) for case in BYTES)
+    return bench
+
+
+@pytest.mark.parametrize("number", range(len(BYTES)))
+def test_convolution_of_bytes(number: int, bytes_bench: Bench) -> None:
+    case = BYTES[number]
+    shape, rng = case.shape, np.random.default_rng(number)
+    pixels = shape.pixels
+    assert pixels is not None
+    size = (shape.in_map.channels, shape.in_map.height, shape.in_map.width)
+    tensor = rng.integers(0, 256, size).astype(np.uint8)
+    chosen = [
+        pixels.first + c // pixels.part * pixels.step + c % pixels.part
+        for c in range(shape.in_channels)
+    ]
+    # Padding is zero, not the shift.
+    x = tensor[None, chosen].astype(np.float32) + np.float32(pixels.shift)
+    weights = rng.standard_normal((shape.out_map.channels, len(chosen), *shape.kernel), np.float32)
+    weights /= np.float32(128 * np.sqrt(weights[0].size))
+    bias = rng.standard_normal(shape.out_map.channels, np.float32)
+    pads = [*shape.pads, *case.pads_after]
+    expected = reference(
+        x, weights, bias, strides=shape.stride, dilations=shape.dilation, pads=pads
+    )
+    stored = np.resize(tensor, -(-tensor.size // 4) * 4).view(np.float32)
+    inputs = [stored, pack_conv_weights(weights), pad_channels(bias)]
+    for kernel in (case.kernel, group_conv.render(shape)):
+        (out,) = bytes_bench.run(kernel, [shape.out_map.stored(shape.out_layout)], inputs)
+        found = load(out, shape.out_layout, shape.out_map.channels)
+        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def random_depthwise(number: int) -> Case:

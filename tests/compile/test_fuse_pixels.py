@@ -1,0 +1,222 @@
+"""Convolutions that read bytes where a graph casts, shifts and scales them: with and without
+fusion, against onnxruntime."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tinygrad import Tensor
+
+from compile.capture import device_tensor, materialize
+from compile.device import use_device
+from compile.fuse import DOMAIN, fuse
+from compile.kernels import kernel_ops
+from compile.kernels.conv import Convolution
+from compile.kernels.spec import decode
+from compile.ops import build_op_table
+from compile.ops.registry import make_table
+from compile.runner import GraphRunner
+from compile.tune import Tiles, Tuning, key_of
+from modeld.opencl import select_device
+
+RNG = np.random.default_rng(0)
+# Sums of 54 products; values reach 2, as the networks scale them.
+TOLERANCE = 1e-5
+
+Node = tuple[str, str, str, dict[str, object]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device() -> None:
+    use_device(select_device())
+
+
+def scalar(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+def weights(outputs: int) -> np.ndarray:
+    return (RNG.standard_normal((outputs, 6, 3, 3)) / 54**0.5).astype(np.float32)
+
+
+@dataclass
+class Case:
+    """Nodes from the bytes `x` to convolutions, and how many of those read bytes."""
+
+    nodes: Sequence[Node]
+    reading: int
+    shape: tuple[int, ...] = (1, 6, 7, 41)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    outputs: Sequence[str] = ("y",)
+    # Operators that stay besides the kernels.
+    rest: set[str] = field(default_factory=set)
+
+    def model(self) -> onnx.ModelProto:
+        numbers = {"mean": scalar(128), "scale": scalar(1 / 64), "w": WEIGHTS, "w2": weights(4)}
+        constants = {**numbers, **self.constants}
+        graph = helper.make_graph(
+            [
+                helper.make_node(op, inputs.split(), [out], name=f"{op}_{n}", **attributes)
+                for n, (op, inputs, out, attributes) in enumerate(self.nodes)
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.UINT8, self.shape)],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
+            [numpy_helper.from_array(a, n) for n, a in constants.items()],
+        )
+        opsets = [helper.make_opsetid("", 17)]
+        return onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        )
+
+
+WEIGHTS = weights(20)
+CAST: Node = ("Cast", "x", "f", {"to": TensorProto.FLOAT})
+SUB: Node = ("Sub", "f mean", "d", {})
+MUL: Node = ("Mul", "d scale", "s", {})
+CONV: Node = ("Conv", "s w", "y", {"pads": [1, 1, 1, 1]})
+LOPSIDED = {"pads": [2, 0, 1, 3], "strides": [2, 2]}
+
+
+def index(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def queue(rows: dict[str, int], target: tuple[int, ...] = (1, 6, 7, 41)) -> Case:
+    """Maps of two channels taken out of a queue of seven, as the channels of one map."""
+    start, stop, step = rows["start"], rows["stop"], rows["step"]
+    return Case(
+        [
+            ("Slice", "x start stop axis step", "r", {}),
+            ("Reshape", "r target", "t", {}),
+            ("Cast", "t", "f", {"to": TensorProto.FLOAT}),
+            SUB,
+            MUL,
+            CONV,
+        ],
+        1,
+        (7, 2, 7, 41),
+        {
+            "start": index(start),
+            "stop": index(stop),
+            "axis": index(0),
+            "step": index(step),
+            "target": index(*target),
+        },
+    )
+
+
+CASES: dict[str, Case] = {
+    "a cast alone": Case([CAST, ("Conv", "f w", "y", {"pads": [1, 1, 1, 1]})], 1),
+    "shift and scale, padded": Case([CAST, SUB, MUL, CONV], 1),
+    "padded on two sides": Case([CAST, SUB, MUL, ("Conv", "s w", "y", LOPSIDED)], 1),
+    "scale before the shift": Case(
+        [
+            CAST,
+            ("Div", "f scale", "d", {}),
+            ("Add", "mean d", "e", {}),
+            ("Mul", "small e", "s", {}),
+            CONV,
+        ],
+        1,
+        constants={"scale": scalar(55), "mean": scalar(-2.1), "small": scalar(0.7)},
+    ),
+    "a number minus the map": Case([CAST, ("Sub", "mean f", "d", {}), MUL, CONV], 1),
+    "two convolutions of one map": Case(
+        [CAST, SUB, MUL, CONV, ("Conv", "s w2", "z", LOPSIDED)], 2, outputs=("y", "z")
+    ),
+    "rows of a queue": queue({"start": 0, "stop": 7, "step": 3}),
+    "later rows of a queue": queue({"start": 1, "stop": 7, "step": 2}),
+    "another reader of the map": Case(
+        [CAST, SUB, MUL, CONV, ("Sin", "s", "z", {})],
+        0,
+        outputs=("y", "z"),
+        rest={"Cast", "Sub", "Mul", "Sin"},
+    ),
+    "the map is an output": Case(
+        [CAST, SUB, MUL, CONV], 0, outputs=("y", "s"), rest={"Cast", "Sub", "Mul"}
+    ),
+    "a convolution in groups": Case(
+        [CAST, SUB, MUL, ("Conv", "s g", "y", {"group": 6})],
+        0,
+        constants={"g": weights(6)[:, :1]},
+        rest={"Cast", "Sub", "Mul"},
+    ),
+    "shift of each channel": Case(
+        [CAST, ("Sub", "f each", "d", {}), MUL, CONV],
+        0,
+        constants={"each": np.arange(6, dtype=np.float32).reshape(6, 1, 1)},
+        rest={"Cast", "Sub", "Mul"},
+    ),
+    "shift read twice": Case(
+        [CAST, SUB, MUL, CONV, ("Sin", "d", "z", {})],
+        0,
+        outputs=("y", "z"),
+        rest={"Cast", "Sub", "Mul", "Sin"},
+    ),
+}
+
+
+def run_ours(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+    runner = GraphRunner(model, table=build_op_table() | make_table(kernel_ops()))
+    outputs = materialize(runner({"x": device_tensor(x)}))
+    Tensor.realize(*outputs.values())
+    return [outputs[o.name].numpy() for o in model.graph.output]
+
+
+def convolutions(model: onnx.ModelProto) -> list[Convolution]:
+    """What the kernels for convolutions in a fused graph do."""
+    return [
+        decode(Convolution, attribute.s.decode())
+        for node in model.graph.node
+        if node.domain == DOMAIN and node.op_type.endswith("Convolution")
+        for attribute in node.attribute
+        if attribute.name == "spec"
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bytes(name: str) -> None:
+    case = CASES[name]
+    model = case.model()
+    x = RNG.integers(0, 256, case.shape).astype(np.uint8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, {"x": x})
+    fused, on_groups = fuse(model, Tiles(Tuning())), fuse(model, Tiles(Tuning()), None, "gpu")
+    for found in (fused, on_groups):
+        assert sum(conv.pixels is not None for conv in convolutions(found)) == case.reading
+    plain = {node.op_type for node in fused.graph.node if node.domain != DOMAIN}
+    assert plain == case.rest
+    for graph in (fused, on_groups, model):
+        for found, wanted in zip(run_ours(graph, x), expected, strict=True):
+            # Sums of bytes that are not shifted are as much larger.
+            bound = TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
+
+
+def test_rows_of_a_queue_are_read_where_they_lie() -> None:
+    fused = fuse(CASES["later rows of a queue"].model(), Tiles(Tuning()))
+    (conv,) = convolutions(fused)
+    assert conv.pixels is not None
+    assert (conv.pixels.first, conv.pixels.part, conv.pixels.step) == (2, 2, 4)
+    (node,) = (node for node in fused.graph.node if node.domain == DOMAIN)
+    assert node.input[0] == "x"
+    assert node.name.split("\n") == ["Slice_0", "Reshape_1", "Cast_2", "Sub_3", "Mul_4", "Conv_5"]
+
+
+def test_same_model_same_bytes() -> None:
+    model = CASES["two convolutions of one map"].model()
+    first, second = (
+        fuse(model, Tiles(Tuning())).SerializeToString(deterministic=True) for _ in "ab"
+    )
+    assert first == second
+
+
+def test_tiles_of_bytes_have_keys_of_their_own() -> None:
+    (conv,) = convolutions(fuse(CASES["a cast alone"].model(), Tiles(Tuning())))
+    key = key_of("direct", conv)
+    assert key == "direct 1x6x7x41 6>20x7x41 k3x3 s1x1 d1x1 p1x1 u1x1 g1 nchw>nchw uint8"
