@@ -15,7 +15,8 @@ from modeld.weights import stream_weights
 
 Array = npt.NDArray[np.generic]
 
-# Inputs of at most so many bytes are compared with what the device has before they are sent.
+# Inputs of at most so many bytes are compared with what the device has before they are sent, and
+# those that lie next to each other share a transfer. Larger ones go up from where they are.
 _SMALL = 4096
 
 _CHANNELS = {"float": cl.channel_type.FLOAT, "half": cl.channel_type.HALF_FLOAT}
@@ -24,8 +25,8 @@ _CHANNELS = {"float": cl.channel_type.FLOAT, "half": cl.channel_type.HALF_FLOAT}
 class DeviceMemory:
     """All allocations of one artifact except camera frames.
 
-    Inputs are staged in one host array per input buffer, so that the small inputs, which share a
-    buffer, go up in one transfer; outputs come down into one host array per output buffer.
+    Small inputs are staged in one host array per input buffer, so that neighbours go up in one
+    transfer; outputs come down into one host array per output buffer, a new one each time.
     """
 
     def __init__(self, queue: cl.CommandQueue, artifact: Artifact) -> None:
@@ -42,12 +43,16 @@ class DeviceMemory:
             }
         self._views: dict[tuple[str, int, int], cl.Buffer] = {}
         self._images: dict[tuple[str, int, int, Image], cl.Image] = {}
-        self._staged = {name: self._host_array(name) for name in self._named("input")}
-        self._downloaded = {name: self._host_array(name) for name in self._named("output")}
-        # By tensor: its place in those arrays, and what it was last if it is small.
+        self._staged = {
+            name: np.zeros(self._sizes[name], np.uint8) for name in self._named("input")
+        }
+        self._downloaded: dict[str, npt.NDArray[np.uint8]] = {}
+        # By small tensor: its place in those arrays, what it was last, and its transfer.
         self._places: dict[str, Array] = {}
         self._last: dict[str, bytes] = {}
-        self._dirty: dict[str, None] = {}
+        self._transfers = self._small_transfers()
+        # What the next upload sends: (buffer, offset) of the device, and the host array.
+        self._waiting: dict[tuple[str, int], Array] = {}
         self._uploads: list[cl.Event] = []
         self._upload_weights(artifact)
         self.zero_state()
@@ -84,51 +89,58 @@ class DeviceMemory:
         return cl.Image(self._context, _flags(self._roles[buffer]), pixel, desc=layout)
 
     def stage(self, tensors: Collection[Tensor], arrays: Mapping[str, Array]) -> None:
-        """Put `arrays` into the host side of their buffers; `upload` sends them.
+        """Say what `upload` is to send: exactly the `tensors`, in their shape and dtype.
 
-        Exactly the `tensors` must be given, in their shape and dtype. Raises ModeldError. Small
-        ones that are bit for bit what they were are on the device already.
+        Raises ModeldError. Small ones that are bit for bit what they were are on the device
+        already. Large ones are read in place and must not change before `download` returns.
         """
         _check_names({tensor.name for tensor in tensors}, arrays)
         for tensor in tensors:
             name, array = tensor.name, arrays[tensor.name]
-            place = self._place(self._staged, tensor)
-            if array.shape != place.shape or array.dtype != place.dtype:
+            if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
                 raise ModeldError(
                     f"input {name} is {array.dtype}{list(array.shape)}, "
                     f"the model wants {tensor.dtype}{list(tensor.shape)}"
                 )
-            if array.nbytes <= _SMALL:
-                content = array.tobytes()
-                if self._last.get(name) == content:
-                    continue
+            if array.nbytes > _SMALL:
+                binding = self._bindings[name]
+                self._waiting[binding.buffer, binding.offset] = np.ascontiguousarray(array)
+                continue
+            content = array.tobytes()
+            if self._last.get(name, b"") != content:
                 self._last[name] = content
-            place[...] = array
-            self._dirty[self._bindings[name].buffer] = None
+                self._place(tensor)[...] = array
+                buffer, start, stop = self._transfers[name]
+                self._waiting[buffer, start] = self._staged[buffer][start:stop]
 
     def upload(self) -> list[cl.Event]:
-        """Enqueue the transfer of every buffer staged since the last call."""
+        """Enqueue the transfer of everything staged since the last call."""
         events = [
-            cl.enqueue_copy(self._queue, self._buffers[name], self._staged[name], is_blocking=False)
-            for name in self._dirty
+            cl.enqueue_copy(
+                self._queue, self._buffers[name], array, dst_offset=offset, is_blocking=False
+            )
+            for (name, offset), array in self._waiting.items()
         ]
-        self._dirty.clear()
+        self._waiting.clear()
         # An event that nobody holds is waited for, since then nobody vouches for the host array.
         self._uploads = events
         return events
 
     def download(self) -> list[cl.Event]:
         """Read all output buffers; returns when the queue has done all its work."""
+        # New arrays, which `results` hands out as they are.
+        self._downloaded = {name: self._host_array(name) for name in self._named("output")}
         events = [
             cl.enqueue_copy(self._queue, array, self._buffers[name], is_blocking=False)
             for name, array in self._downloaded.items()
         ]
         self._queue.finish()
+        self._uploads = []
         return events
 
     def results(self, tensors: Iterable[Tensor]) -> dict[str, Array]:
-        """Copies of the outputs that `download` brought, by name."""
-        return {tensor.name: self._place(self._downloaded, tensor).copy() for tensor in tensors}
+        """The outputs that `download` brought, by name; they are the caller's."""
+        return {tensor.name: self._part(self._downloaded, tensor) for tensor in tensors}
 
     def read(self, buffer: str, tensor: Tensor) -> Array:
         """Read one tensor's worth of bytes from the start of any buffer, at once."""
@@ -149,20 +161,39 @@ class DeviceMemory:
                 cl.enqueue_fill_buffer(self._queue, self._buffers[name], zero, 0, self._sizes[name])
             self._queue.finish()
 
-    def _place(self, host: Mapping[str, npt.NDArray[np.uint8]], tensor: Tensor) -> Array:
+    def _small_transfers(self) -> dict[str, tuple[str, int, int]]:
+        """By small input: its buffer, and first and last byte of what goes up with it."""
+        transfers: dict[str, tuple[str, int, int]] = {}
+        for buffer in self._staged:
+            group: list[str] = []
+            inside = [b for b in self._bindings.values() if b.buffer == buffer]
+            for binding in sorted(inside, key=lambda b: b.offset):
+                if binding.bytes > _SMALL:
+                    group = []
+                    continue
+                group.append(binding.tensor)
+                first = self._bindings[group[0]].offset
+                place = (buffer, first, binding.offset + binding.bytes)
+                transfers |= dict.fromkeys(group, place)
+        return transfers
+
+    def _place(self, tensor: Tensor) -> Array:
+        """Where a small input is staged."""
+        if tensor.name not in self._places:
+            self._places[tensor.name] = self._part(self._staged, tensor)
+        return self._places[tensor.name]
+
+    def _part(self, host: Mapping[str, npt.NDArray[np.uint8]], tensor: Tensor) -> Array:
         """The part of the `host` arrays that is `tensor`'s, in its dtype and shape."""
-        place = self._places.get(tensor.name)
-        if place is None:
-            binding = self._bindings[tensor.name]
-            piece = host[binding.buffer][binding.offset :][: binding.bytes]
-            place = self._places[tensor.name] = piece.view(tensor.dtype).reshape(tensor.shape)
-        return place
+        binding = self._bindings[tensor.name]
+        piece = host[binding.buffer][binding.offset :][: binding.bytes]
+        return piece.view(tensor.dtype).reshape(tensor.shape)
 
     def _named(self, role: str) -> list[str]:
         return [name for name, found in self._roles.items() if found == role]
 
     def _host_array(self, name: str) -> npt.NDArray[np.uint8]:
-        return np.zeros(self._sizes[name], np.uint8)
+        return np.empty(self._sizes[name], np.uint8)
 
     def _upload_weights(self, artifact: Artifact) -> None:
         with opencl_errors("uploading weights"):
