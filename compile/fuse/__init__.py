@@ -9,6 +9,7 @@ from compile.fuse import anchors, joins, row_anchors
 from compile.fuse.composites import combine
 from compile.fuse.dense import share_launches
 from compile.fuse.emit import Emitter, TileChooser
+from compile.fuse.expansions import join_expansions
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
 from compile.fuse.slices import fold_slices
@@ -57,7 +58,10 @@ def fuse(
     fold_slices(graph)
     if not on_groups:
         combine_stacks(graph)
-    Emitter(graph, find_items(graph, on_groups), tiles, on_groups).run()
+    items = find_items(graph, on_groups)
+    if not on_groups:
+        items = join_expansions(graph, items)
+    Emitter(graph, items, tiles, on_groups).run()
     graph.prune()
     share_launches(graph)
     return graph.to_model([DOMAIN])

@@ -10,7 +10,7 @@ import onnx
 from compile.fuse.graph import Graph
 from compile.fuse.items import LAYOUTS_OF_MAPS, Item, map_shape, start_chain
 from compile.fuse.pixels import find_bytes
-from compile.fuse.steps import Chain, fold_linear, follow, take
+from compile.fuse.steps import Chain, fold_linear, follow, renumbered, take
 from compile.kernels import depthwise, gemv
 from compile.kernels.conv import Convolution
 from compile.kernels.elementwise import Elementwise
@@ -310,17 +310,10 @@ def _finish(graph: Graph, chain: Chain, weights: Array, out_axis: int) -> Array:
     follow(graph, chain)
     weights, bias = fold_linear(chain, weights, out_axis)
     if bias is not None:
-        steps = [_shifted(step) for step in chain.steps]
+        steps = [renumbered(step, 1) for step in chain.steps]
         chain.steps[:] = ["add channel 0", *steps]
         chain.channels.insert(0, pad_channels(bias))
     return weights
-
-
-def _shifted(step: str) -> str:
-    words = step.split()
-    if len(words) == 3 and words[1] == "channel":
-        words[2] = str(int(words[2]) + 1)
-    return " ".join(words)
 
 
 def _with_layouts(conv: Convolution, into: str, out: str) -> Convolution:

@@ -8,6 +8,7 @@ import onnx
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
 from compile.kernels.conv import Convolution, Tile
+from compile.kernels.expand import Expansion
 from compile.kernels.layout import BLOCKED, NCHW, MapShape
 from compile.kernels.mix import Mix, Source
 from compile.kernels.spec import encode
@@ -95,13 +96,8 @@ class Emitter:
         target = self._blocked[value] if out == BLOCKED else value
         if self._on_groups:
             operator = "GroupConvolution"
-        elif operator in ("Convolution", "Depthwise"):
-            chosen = (
-                self._tiles.convolution(spec)  # type: ignore[arg-type]
-                if operator == "Convolution"
-                else self._tiles.depthwise(spec)  # type: ignore[arg-type]
-            )
-            details["tile"] = [chosen.blocks, chosen.pixels, chosen.span]
+        else:
+            details |= self._tile(spec)
         node = onnx.helper.make_node(
             operator, inputs, [target], name=item.label, domain=DOMAIN, spec=encode(spec), **details
         )
@@ -112,6 +108,18 @@ class Emitter:
         if not self._read_plainly(value):
             return [node]
         return [node, self._from_blocked(target, value, shape)]
+
+    def _tile(self, spec: object) -> dict[str, list[int]]:
+        """The attribute that says what a kernel keeps in registers, where there is a choice."""
+        if isinstance(spec, Expansion):
+            wide = self._tiles.convolution(spec.expand)
+            pixels = self._tiles.depthwise(spec.depthwise).pixels
+            return {"tile": [wide.blocks * wide.pixels, pixels]}
+        if not isinstance(spec, Convolution):
+            return {}
+        depthwise = spec.groups == spec.in_channels > 1
+        chosen = self._tiles.depthwise(spec) if depthwise else self._tiles.convolution(spec)
+        return {"tile": [chosen.blocks, chosen.pixels, chosen.span]}
 
     def _map_layout(self, item: Item, name: str, extra: list[onnx.NodeProto]) -> str:
         if name in self._blocked:

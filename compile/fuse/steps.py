@@ -187,6 +187,14 @@ def fold_linear(chain: Chain, weights: Array, out_axis: int) -> tuple[Array, Arr
     return scaled, bias.astype(np.float32) if bias.any() else None
 
 
+def renumbered(step: str, more: int) -> str:
+    """The step when `more` per-channel arrays come before those it counts."""
+    words = step.split()
+    if len(words) == 3 and words[1] == "channel":
+        words[2] = str(int(words[2]) + more)
+    return " ".join(words)
+
+
 def _drop_steps(chain: Chain, count: int) -> None:
     """Forget the first steps and number the per-channel arrays of the rest anew."""
     kept: list[str] = []

@@ -5,7 +5,18 @@ from typing import Any
 
 from tinygrad import Tensor
 
-from compile.kernels import conv, depthwise, elementwise, gemv, group_conv, mix, pool, rows, stack
+from compile.kernels import (
+    conv,
+    depthwise,
+    elementwise,
+    expand,
+    gemv,
+    group_conv,
+    mix,
+    pool,
+    rows,
+    stack,
+)
 from compile.kernels.launch import launch
 from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
@@ -35,6 +46,12 @@ def _depthwise(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context
     described = decode(conv.Convolution, spec)
     kernel = depthwise.render(described, conv.Tile(*tile))
     return launch(kernel, [described.out_map.stored(BLOCKED)], inputs, context.label)[0]
+
+
+def _expansion(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+    described = decode(expand.Expansion, spec)
+    out = described.depthwise.out_map.stored(BLOCKED)
+    return launch(expand.render(described, *tile), [out], inputs, context.label)[0]
 
 
 def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
@@ -85,6 +102,7 @@ OPS = (
     Op("Convolution", _convolution, domain=DOMAIN, context=True),
     Op("GroupConvolution", _group_convolution, domain=DOMAIN, context=True),
     Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
+    Op("Expansion", _expansion, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
     Op("Step", _step, domain=DOMAIN, context=True),

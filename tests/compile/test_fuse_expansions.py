@@ -1,0 +1,177 @@
+"""Pairs of a pointwise and a depthwise convolution: which become one kernel, and that it is
+right."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tinygrad import Tensor
+
+from compile.capture import device_tensor, materialize
+from compile.device import use_device
+from compile.fuse import DOMAIN, fuse
+from compile.kernels import kernel_ops
+from compile.ops import build_op_table
+from compile.ops.registry import make_table
+from compile.runner import GraphRunner
+from compile.tune import Tiles, Tuning
+from modeld.opencl import select_device
+
+RNG = np.random.default_rng(0)
+TOLERANCE = 1e-5
+# 64 channels of it are 1.3 MB, beyond a cache of one.
+LARGE, SMALL = (80, 64), (40, 32)
+
+Node = tuple[str, str, str, dict[str, object]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device() -> None:
+    use_device(select_device())
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+WEIGHTS = {
+    "first": weights(12, 3, 3, 3),
+    "w": weights(64, 12, 1, 1),
+    "b": weights(64),
+    "v": weights(64, 1, 3, 3),
+    "p": weights(12, 64, 1, 1),
+    "wide": weights(64, 12, 3, 3),
+}
+FIRST: Node = ("Conv", "x first", "a", {"pads": [1, 1, 1, 1]})
+EXPAND: list[Node] = [("Conv", "a w b", "e", {}), ("Relu", "e", "f", {})]
+DEPTHWISE: list[Node] = [
+    ("Conv", "f v", "d", {"group": 64, "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    ("Sigmoid", "d", "s", {}),
+    ("Mul", "d s", "m", {}),
+]
+PROJECT: Node = ("Conv", "m p", "y", {})
+
+
+@dataclass
+class Case:
+    """Nodes from `x` to the outputs, and the kernels that they become."""
+
+    nodes: list[Node]
+    expected: dict[str, int]
+    size: tuple[int, int] = LARGE
+    outputs: tuple[str, ...] = ("y",)
+
+    def model(self) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            [
+                helper.make_node(op, inputs.split(), [out], name=f"{op}_{n}", **attributes)
+                for n, (op, inputs, out, attributes) in enumerate(self.nodes)
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, *self.size))],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
+            [numpy_helper.from_array(a, n) for n, a in WEIGHTS.items()],
+        )
+        opsets = [helper.make_opsetid("", 17)]
+        return onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        )
+
+
+CASES = {
+    "a large map": Case([FIRST, *EXPAND, *DEPTHWISE, PROJECT], {"Convolution": 2, "Expansion": 1}),
+    "the last of the network": Case(
+        [FIRST, *EXPAND, *DEPTHWISE],
+        {"Convolution": 1, "Expansion": 1, "FromBlocked": 1},
+        outputs=("m",),
+    ),
+    "the first of the network": Case(
+        [
+            ("Conv", "x first", "a", {"pads": [1, 1, 1, 1]}),
+            ("MaxPool", "a", "q", {"kernel_shape": [1, 1]}),
+            ("Conv", "q w b", "e", {}),
+            ("Relu", "e", "f", {}),
+            *DEPTHWISE,
+            PROJECT,
+        ],
+        {"Convolution": 2, "Pool": 1, "Expansion": 1},
+    ),
+    "a map that stays in the cache": Case(
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT], {"Convolution": 3, "Depthwise": 1}, SMALL
+    ),
+    "the map in between is an output": Case(
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT],
+        {"Convolution": 3, "Depthwise": 1, "FromBlocked": 1},
+        outputs=("y", "f"),
+    ),
+    "two read the map in between": Case(
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT, ("Conv", "f p", "z", {})],
+        {"Convolution": 4, "Depthwise": 1},
+        outputs=("y", "z"),
+    ),
+    "a kernel of several columns": Case(
+        [
+            FIRST,
+            ("Conv", "a wide b", "f", {"pads": [1, 1, 1, 1]}),
+            *DEPTHWISE,
+            PROJECT,
+        ],
+        {"Convolution": 3, "Depthwise": 1},
+    ),
+    "a residual in between": Case(
+        [
+            FIRST,
+            ("Conv", "a wide", "r", {"pads": [1, 1, 1, 1]}),
+            ("Conv", "a w b", "e", {}),
+            ("Add", "e r", "f", {}),
+            *DEPTHWISE,
+            PROJECT,
+        ],
+        {"Convolution": 4, "Depthwise": 1},
+    ),
+}
+
+
+def run_ours(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+    runner = GraphRunner(model, table=build_op_table() | make_table(kernel_ops()))
+    outputs = materialize(runner({"x": device_tensor(x)}))
+    Tensor.realize(*outputs.values())
+    return [outputs[o.name].numpy() for o in model.graph.output]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pairs(name: str) -> None:
+    case = CASES[name]
+    model = case.model()
+    fused = fuse(model, Tiles(Tuning()))
+    private = Counter(n.op_type for n in fused.graph.node if n.domain == DOMAIN)
+    assert private == Counter(case.expected)
+    x = RNG.standard_normal((1, 3, *case.size), np.float32)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found, wanted in zip(run_ours(fused, x), session.run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_the_kernel_is_named_by_the_nodes_of_both() -> None:
+    fused = fuse(CASES["a large map"].model(), Tiles(Tuning()))
+    (pair,) = (n for n in fused.graph.node if n.op_type == "Expansion")
+    assert pair.name.split("\n") == ["Conv_1", "Relu_2", "Conv_3", "Sigmoid_4", "Mul_5"]
+
+
+def test_kernels_for_work_groups_do_not_know_pairs() -> None:
+    fused = fuse(CASES["a large map"].model(), Tiles(Tuning()), None, "gpu")
+    assert all(n.op_type != "Expansion" for n in fused.graph.node)
+
+
+def test_narrow_vectors_keep_fewer_sums_in_registers() -> None:
+    tiles = {}
+    for native in (16, 4):
+        fused = fuse(CASES["a large map"].model(), Tiles(Tuning(), native_width=native))
+        (pair,) = (n for n in fused.graph.node if n.op_type == "Expansion")
+        (tile,) = (list(a.ints) for a in pair.attribute if a.name == "tile")
+        tiles[native] = tile
+    assert max(tiles[4]) <= 6 < max(tiles[16])
