@@ -7,11 +7,13 @@ import pytest
 from onnx import helper
 from onnx_models import conv_model, save_model, tensor
 from tinygrad import Tensor
+from tinygrad.device import Device
 from tinygrad.helpers import IMAGE
 from two_builds import build_twice, require_same_files
 
 from compile.build import BuildRequest, build
-from compile.images import EXTENSION, image_table, in_images
+from compile.device import use_device
+from compile.images import EXTENSION, image_table, images, in_images
 from compile.ops.registry import Op, make_table
 from compile.values import HalfPlan
 from modeld.artifact import open_artifact
@@ -88,6 +90,26 @@ def test_two_processes_build_the_same_bytes(tmp_path: Path, dtype: str) -> None:
     first, second = build_twice(two_convolutions(tmp_path / "m.onnx"), tmp_path, options)
     require_same_files(first, second)
     assert open_artifact(first / "out").manifest.budget.image_reads >= 2
+
+
+def used_memory() -> np.ndarray:
+    """What memory holds that held ones before and that tinygrad gives out again."""
+    allocator, found = Device["CL"].allocator, np.full(4096, 2, np.uint8)
+    before = allocator.alloc(found.size)
+    allocator._copyin(before, memoryview(np.ones_like(found)))
+    allocator.free(before, found.size)
+    again = allocator.alloc(found.size)
+    allocator._copyout(memoryview(found), again)
+    allocator.free(again, found.size)
+    return found
+
+
+def test_memory_begins_as_zeros_where_rows_are_padded() -> None:
+    use_device((CAPABLE or OTHERS)[0])
+    assert (used_memory() == 1).all()
+    with images(wanted=True, half=None):
+        assert (used_memory() == 0).all()
+    assert (used_memory() == 1).all()
 
 
 @pytest.mark.parametrize(
