@@ -147,7 +147,8 @@ def check_coverage(model: onnx.ModelProto) -> None:
     problems += [f"{name} has element type {kind}" for name, kind in found.types.items()]
     if problems:
         count = sum(len(operator.nodes) for operator in found.unsupported)
-        raise ModeldError(f"{count} unsupported nodes: {'; '.join(problems)}")
+        what = f"{count} unsupported nodes" if count else "unsupported element types"
+        raise ModeldError(f"{what}: {'; '.join(problems)}")
 
 
 def _unknown_types(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:

@@ -62,6 +62,18 @@ def test_one_error_names_them_all(troubled: Path) -> None:
     assert "fine" not in text
 
 
+def test_element_types_alone_are_no_nodes(tmp_path: Path) -> None:
+    path = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Identity", ["t"], ["u"])],
+        [tensor("t", (1,), TensorProto.STRING)],
+        [tensor("u", (1,), TensorProto.STRING)],
+    )
+    expected = "unsupported element types: t has element type STRING; u has element type STRING"
+    with pytest.raises(ModeldError, match=f"^{expected}$"):
+        check_coverage(onnx.load(path))
+
+
 def test_nodes_of_subgraphs_and_functions_count(tmp_path: Path) -> None:
     branch = helper.make_graph(
         [helper.make_node("Wobble", ["x"], ["z"], name="inner", domain="com.example")],
