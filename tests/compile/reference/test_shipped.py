@@ -29,7 +29,7 @@ def test_what_the_package_carries_is_whole_and_says_how_it_was_made() -> None:
         assert len(record["checkpoint"]["sha256"]) == 64
         assert {"data.seed", "run.seed", "phases[0].steps"} <= record["config"].keys()
         assert record["evaluation"]["drives"] >= 64
-        assert len(record["evaluation"]["goals"]) == 7
+        assert len(record["evaluation"]["goals"]) == 8
 
 
 @pytest.fixture
