@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import modeld.environment  # noqa: F401 - read by pyopencl when it loads, so before it
+from modeld import environment  # read by pyopencl when it loads, so before it
 
 # isort: split
 import pyopencl as cl
@@ -60,10 +60,7 @@ def select_device(selector: str | None = None) -> cl.Device:
     """
     devices = list_devices()
     if not devices:
-        raise ModeldError(
-            "no OpenCL platform found; install one, e.g. `apt install pocl-opencl-icd`, "
-            "or the board vendor's driver"
-        )
+        raise ModeldError(f"no OpenCL platform found; {_remedy()}")
     if selector is None:
         return devices[0]
     name, _, index_text = selector.partition(":")
@@ -76,3 +73,13 @@ def select_device(selector: str | None = None) -> cl.Device:
             f"name a part of one of {', '.join(names)}, and an index below their number of devices"
         )
     return matches[index]
+
+
+def _remedy() -> str:
+    """What brings a platform: PoCL is none, too, where it cannot keep what it compiles."""
+    if trouble := environment.trouble_with(environment.kernel_cache()):
+        return (
+            f"PoCL has no place for its kernels ({trouble}); make room there, or set "
+            "POCL_CACHE_DIR to a folder that has some"
+        )
+    return "install one, e.g. `apt install pocl-opencl-icd`, or the board vendor's driver"
