@@ -140,6 +140,11 @@ def refused(reason: Reason, message: str) -> ArtifactRefusedError:
     return ArtifactRefusedError(reason, f"artifact refused ({reason}): {message}")
 
 
+def _shown(name: str) -> str:
+    """A file's name as it is, or quoted where it would not stay on one line."""
+    return name if name.isprintable() else ascii(name)
+
+
 def _check_directory(directory: Path) -> None:
     mode = directory.stat().st_mode
     if not stat.S_ISDIR(mode):
@@ -163,18 +168,21 @@ def _check_listing(directory: Path, manifest: Manifest) -> None:
     found = set(_walk(directory))
     if missing := sorted(listed - found):
         raise refused(
-            Reason.MISSING_FILE, f"{missing[0]} is missing ({len(missing)} missing in all)"
+            Reason.MISSING_FILE, f"{_shown(missing[0])} is missing ({len(missing)} missing in all)"
         )
     if extra := sorted(found - listed - {MANIFEST_FILE, SIGNATURE_FILE}):
         raise refused(
-            Reason.EXTRA_FILE, f"{extra[0]} is not in the manifest ({len(extra)} extra in all)"
+            Reason.EXTRA_FILE,
+            f"{_shown(extra[0])} is not in the manifest ({len(extra)} extra in all)",
         )
 
 
 def _walk(directory: Path) -> Iterator[str]:
     for entry in sorted(directory.iterdir()):
         if entry.is_symlink():
-            raise refused(Reason.UNSAFE_FILE, f"{entry.name} is a symbolic link; copy the file")
+            raise refused(
+                Reason.UNSAFE_FILE, f"{_shown(entry.name)} is a symbolic link; copy the file"
+            )
         if entry.is_dir() and entry.name == KERNELS_DIRECTORY:
             yield from (f"{KERNELS_DIRECTORY}/{below.name}" for below in sorted(entry.iterdir()))
         else:
@@ -195,9 +203,13 @@ def _open_plain(directory: Path, path: str) -> BinaryIO:
         descriptor = os.open(name, flags | os.O_NONBLOCK, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise refused(Reason.UNSAFE_FILE, f"{path} is a link; copy the file itself") from None
+            raise refused(
+                Reason.UNSAFE_FILE, f"{_shown(path)} is a link; copy the file itself"
+            ) from None
         if error.errno == errno.ENOENT:
-            raise refused(Reason.MISSING_FILE, f"{directory / path} is missing") from None
+            raise refused(
+                Reason.MISSING_FILE, f"{_shown(path)} is missing in {directory}"
+            ) from None
         raise
     finally:
         os.close(folder)
@@ -205,6 +217,6 @@ def _open_plain(directory: Path, path: str) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
         raise refused(
-            Reason.UNSAFE_FILE, f"{path} is not a plain file with one name; copy the file itself"
+            Reason.UNSAFE_FILE, f"{_shown(path)} is not a plain file with one name; copy it"
         )
     return os.fdopen(descriptor, "rb")

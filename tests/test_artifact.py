@@ -75,6 +75,15 @@ def test_longer_shorter_and_missing_files_are_refused(toy: Path, change: bytes |
         assert refused(toy).reason == "modified-file"
 
 
+@pytest.mark.parametrize("name", ["two\nlines.txt", "kernels/two\nlines.cl", "\x1b[2J"])
+def test_a_strange_name_stays_on_one_line(toy: Path, name: str) -> None:
+    (toy / name).write_text("hello")
+    assert ascii(name) in str(refused(toy))
+    (toy / name).unlink()
+    (toy / name).symlink_to("manifest.json")
+    refused(toy)
+
+
 def test_extra_files_and_links_are_refused(toy: Path, tmp_path: Path) -> None:
     (toy / "notes.txt").write_text("hello")
     assert refused(toy).reason == "extra-file"
