@@ -1,6 +1,7 @@
 """The command `modeld`: one sub-command a file in `modeld/commands`."""
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 from modeld.commands.signals import StoppedError, raising_on_signals
 from modeld.errors import ModeldError
+from modeld.files import cannot_write
 
 # name -> the line shown by --help; modules are imported only when they are asked for, so that a
 # device without the tools' packages runs the daemon.
@@ -27,6 +29,7 @@ COMMANDS = {
 _EXTRAS = {"cryptography": "sign"}
 _REQUIRED = ("numpy", "pyopencl", "zmq", "capnp", "safetensors")
 _BROKEN_PIPE = 141
+_FAILED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class UsageError(ModeldError):
@@ -43,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_guarded(program: str, action: Callable[[], int]) -> int:
     """The action's exit status; what users can cause or cure becomes one line on stderr."""
+    if sys.stdout is None:  # and whatever is opened first would be taken for it
+        return _tell(program, "error: standard output is closed; give one, e.g. /dev/null", 1)
     try:
         with raising_on_signals():
-            status = action()
-            sys.stdout.flush()  # here, where a closed pipe can still be told
-            return status
+            return _flushed(action)
     except ModeldError as error:
         return _tell(program, f"error: {error}", error.exit_code)
     except StoppedError as stopped:
@@ -61,9 +64,12 @@ def run_guarded(program: str, action: Callable[[], int]) -> int:
             raise
         return _tell(program, f"error: {_missing(package, error)}", 1)
     except BrokenPipeError:
-        # The reader has seen enough (`| head`); what is left in the buffer has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader has seen enough (`| head`)
         return _BROKEN_PIPE
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        return _tell(program, f"error: {cannot_write('standard output', error)}", 1)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,6 +113,42 @@ def _stopped(error: BaseException | None) -> StoppedError | None:
     return error
 
 
+def _flushed(action: Callable[[], int]) -> int:
+    """The action's status once its output is out: here what goes wrong can still be told."""
+    try:
+        status = action()
+    except SystemExit:  # argparse, which has printed its help
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return status
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it is standard output that could not be written: what stays in its buffer tells.
+
+    Where Python was told to keep none (`-u`), what a write can end in must do.
+    """
+    if error.filename is not None or error.errno not in _FAILED_WRITES:
+        return False
+    return getattr(sys.stdout, "write_through", False) or not _flushes()
+
+
+def _flushes() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _discard_output() -> None:
+    """What is left in the buffer has nowhere to go, and would be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _tell(program: str, line: str, exit_code: int) -> int:
     print(f"{program}: {line}", file=sys.stderr)
+    if sys.stdout is not None and not _flushes():
+        _discard_output()
     return exit_code

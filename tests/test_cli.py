@@ -120,3 +120,60 @@ def test_a_reader_that_has_seen_enough_is_no_failure_of_ours(tmp_path: Path) -> 
         assert process.wait(60) == 141
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+PRINTING = """
+import sys
+from modeld.cli import run_guarded
+from modeld.errors import ModeldError
+
+def loose():
+    print("a wheel")
+    raise ModeldError("the wheel is loose; fasten it")
+
+def other():
+    raise OSError(28, "No space left on device")
+
+actions = {
+    "print": lambda: print("a wheel") or 0,
+    "flush": lambda: print("a wheel", flush=True) or 0,
+    "help": lambda: print("a wheel") or sys.exit(0),
+    "loose": loose,
+    "other": other,
+}
+sys.exit(run_guarded("demo", actions[sys.argv[1]]))
+"""
+
+
+def printing(action: str, to: str, *flags: str) -> tuple[int, str]:
+    """Exit status and stderr of a command whose standard output the shell opens as `to` says."""
+    command = ["sh", "-c", f'exec "$@" {to}', "sh", sys.executable, *flags, "-c", PRINTING, action]
+    env = os.environ | {"PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("action", ["print", "flush", "help"])
+@pytest.mark.parametrize("flags", [[], ["-u"]])
+def test_output_that_cannot_be_written_is_one_line(action: str, flags: list[str]) -> None:
+    line = "demo: error: standard output cannot be written (No space left on device); make room, "
+    status, told = printing(action, "> /dev/full", *flags)
+    assert status == 1
+    assert told.startswith(line)
+    assert told.count("\n") == 1
+
+
+def test_output_that_is_closed_is_one_line() -> None:
+    line = "demo: error: standard output is closed; give one, e.g. /dev/null\n"
+    assert printing("print", ">&-") == (1, line)
+
+
+def test_output_that_cannot_be_written_hides_no_failure() -> None:
+    line = "demo: error: the wheel is loose; fasten it\n"
+    assert printing("loose", "> /dev/full") == (1, line)
+
+
+def test_other_failures_of_the_system_are_not_blamed_on_output() -> None:
+    status, told = printing("other", "> /dev/null")
+    assert status == 1
+    assert "Traceback" in told
