@@ -28,13 +28,17 @@ _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20
 # Ten times the largest queue that any service has; more than that is a damaged header.
 _MAX_MESSAGE_BYTES = 100 << 20
+# Of the messages that cannot be read so many are named; the others are counted.
+_NAMED = 3
+# So many in a row are no messages: a disk that lost power leaves zeros.
+_MOST_UNREADABLE = 1000
 
 
 def read_messages(path: Path) -> Iterator[bytes]:
     """Every message of the log, in order, as it stands there.
 
     A damaged or cut-off end is logged as a warning, and everything before it given. Raises
-    ModeldError if the file cannot be read or does not start like a log.
+    ModeldError if the file is empty, cannot be read or does not start like a log.
     """
     for block, ends in _blocks(path):
         start = 0
@@ -46,10 +50,13 @@ def read_messages(path: Path) -> Iterator[bytes]:
 def read_records(path: Path) -> Iterator[tuple[bytes, Any]]:
     """Every message of the log, in order, as its bytes and an Event reader; see `read_messages`.
 
-    Contents are not checked as a socket's are: in a log that was tampered with, reading a field
-    can raise capnp.KjException. Use `decode_event` on what nobody vouches for.
+    Single messages that cannot be read are logged and left out; ModeldError is raised where not one
+    can be read. Contents are not checked as a socket's are: in a log that was tampered with,
+    reading a field can raise capnp.KjException. Use `decode_event` on what nobody vouches for.
     """
     event = msgschema.load().Event
+    unreadable = _Unreadable(path)
+    place = 0
     for block, ends in _blocks(path):
         readers = event.read_multiple_bytes(block, TRAVERSAL_LIMIT_WORDS)
         start = 0
@@ -57,10 +64,56 @@ def read_records(path: Path) -> Iterator[tuple[bytes, Any]]:
             try:
                 reader = next(readers)
             except capnp.KjException as error:
-                _log.warning("%s: left out a message (%s)", path, _first_line(error))
+                if unreadable.add(place + start, error):
+                    return
             else:
+                unreadable.end_run()
                 yield block[start:end], reader
             start = end
+        place += len(block)
+    unreadable.tell()
+
+
+class _Unreadable:
+    """Counts the messages that are left out, and names the first ones."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+        self._run = 0
+        self._some_readable = False
+
+    def add(self, place: int, error: Exception) -> bool:
+        """Leave out the message at byte `place`; True where there is no use in going on."""
+        self._count += 1
+        self._run += 1
+        if self._count <= _NAMED:
+            reason = _first_line(error)
+            _log.warning("%s: left out a message at byte %d (%s)", self._path, place, reason)
+        if self._run < _MOST_UNREADABLE:
+            return False
+        self._refuse_without_any()
+        _log.warning(
+            "%s: %d messages in a row, up to byte %d, cannot be read; what follows is left out",
+            *(self._path, self._run, place),
+        )
+        return True
+
+    def end_run(self) -> None:
+        """A message could be read."""
+        self._run = 0
+        self._some_readable = True
+
+    def tell(self) -> None:
+        """At the end of the log."""
+        if self._count:
+            self._refuse_without_any()
+        if self._count > _NAMED:
+            _log.warning("%s: left out %d messages in all", self._path, self._count)
+
+    def _refuse_without_any(self) -> None:
+        if not self._some_readable:
+            raise _no_log(self._path, f"not one of its first {self._count} messages can be read")
 
 
 def read_events(path: Path) -> Iterator[Any]:
@@ -147,11 +200,17 @@ def _blocks(path: Path) -> Iterator[tuple[bytes, list[int]]]:
 def _tell(path: Path, whole: int, left: int, damage: str) -> None:
     if damage == "the end" and left:
         damage = f"the last message is cut off after {left} bytes"
-    if damage == "the end":
+    if damage == "the end" and whole:
         return
+    if damage == "the end":
+        raise ModeldError(f"{path} is empty; give an rlog or qlog, raw, .bz2 or .zst")
     if whole == 0:
-        raise ModeldError(f"{path} is no log ({damage}); give an rlog or qlog, raw, .bz2 or .zst")
+        raise _no_log(path, damage)
     _log.warning("%s: %s; the %d bytes of messages before are kept", path, damage, whole)
+
+
+def _no_log(path: Path, why: str) -> ModeldError:
+    return ModeldError(f"{path} is no log ({why}); give an rlog or qlog, raw, .bz2 or .zst")
 
 
 def _open(path: Path) -> BinaryIO:

@@ -158,7 +158,8 @@ def _segment_directories(path: Path) -> list[tuple[str, int, Path]]:
 
 
 def _open_segment(number: int, directory: Path) -> Segment | None:
-    log = next((directory / name for name in LOG_NAMES if (directory / name).is_file()), None)
+    # A recorder that was killed may leave one without a byte in it.
+    log = next((path for path in map(directory.joinpath, LOG_NAMES) if _has_content(path)), None)
     if log is None:
         return None
     videos = {}
@@ -168,3 +169,7 @@ def _open_segment(number: int, directory: Path) -> Segment | None:
                 videos[camera.name] = (directory / name, services)
                 break
     return Segment(number, log, videos)
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import av
 import pytest
-from routes import write_route
+from routes import event, write_route
 from toy_artifact import write_toy
 from toy_driver import write_driver
 
@@ -317,6 +317,10 @@ def test_logs_that_hold_nothing_to_compare_are_named(
         (("--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
         (("--ignore", "posittion"), "did you mean position?"),
         (("--plots", "/absent/a.png"), "/absent/a.png cannot be written"),
-        ((), "holds a model message"),
+        ((), "empty is empty"),
     ):
         assert named in failure(capsys, main(["compare", str(empty), str(empty), *more]))
+    with LogWriter(tmp_path / "other") as log:
+        log.write(event("carState", 1))
+    others = [str(tmp_path / "other")] * 2
+    assert "holds a model message" in failure(capsys, main(["compare", *others]))

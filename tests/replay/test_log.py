@@ -217,7 +217,44 @@ def test_a_broken_message_is_left_out_of_the_events(
     broken = struct.pack("<IIQQ", 0, 2, 50 << 2 | 2 << 32 | 1 << 48, 0)
     path = write(tmp_path / "rlog", [DRIVE[0], broken, DRIVE[1]])
     assert [event.carState.vEgo for event in read_events(path)] == [0.0, 0.125]
-    assert "left out a message" in caplog.text
+    assert f"left out a message at byte {len(DRIVE[0])} (" in caplog.text
+    assert len(caplog.records) == 1
+
+
+# A header without a message, as zeros are.
+NOTHING = bytes(8)
+
+
+def test_many_broken_messages_are_few_lines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "rlog.zst", [DRIVE[0], *[NOTHING] * 900, DRIVE[1]] * 2)
+    assert len(list(read_events(path))) == 4
+    lines = caplog.text.splitlines()
+    assert len(lines) == 4
+    assert f"left out a message at byte {len(DRIVE[0]) + 16} (" in lines[2]
+    assert "left out 1800 messages in all" in lines[3]
+
+
+def test_an_end_of_zeros_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rlog"
+    path.write_bytes(RAW)
+    with path.open("r+b") as stream:
+        stream.truncate(1 << 30)
+    assert len(list(read_events(path))) == len(DRIVE)
+    lines = caplog.text.splitlines()
+    assert len(lines) == 4
+    place = len(RAW) + 999 * 8
+    assert f"1000 messages in a row, up to byte {place}, cannot be read" in lines[3]
+
+
+@pytest.mark.parametrize("count", [1, 1 << 27])
+def test_a_log_of_zeros_is_no_log(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as stream:
+        stream.truncate(8 * count)
+    with pytest.raises(ModeldError, match=r"huge is no log \(not one of its first \d+ messages"):
+        list(read_events(path))
 
 
 @pytest.mark.parametrize(
@@ -230,9 +267,14 @@ def test_what_is_no_log_is_named(tmp_path: Path, content: bytes) -> None:
         list(read_messages(path))
 
 
-def test_an_empty_log_has_no_messages(tmp_path: Path) -> None:
-    (tmp_path / "rlog").touch()
-    assert list(read_messages(tmp_path / "rlog")) == []
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_empty_log_is_called_empty(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"rlog{suffix}", [])
+    with pytest.raises(ModeldError, match=r"is empty; give an rlog or qlog"):
+        list(read_messages(path))
+    path.write_bytes(b"")
+    with pytest.raises(ModeldError, match=r"is empty; give an rlog or qlog"):
+        list(read_events(path))
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:

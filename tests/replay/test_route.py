@@ -212,10 +212,11 @@ def test_segments_are_in_order_of_number_and_gaps_are_told(tmp_path: Path) -> No
 
 def test_a_full_log_is_preferred_to_a_thinned_one(tmp_path: Path) -> None:
     Recorder(tmp_path, count=4, log="qlog.zst").segment(0, [])
-    with LogWriter(tmp_path / "0000002b--2686b5a2d0--0" / "rlog"):
-        pass
-    (segment,) = open_route(tmp_path).segments
-    assert segment.log.name == "rlog"
+    full = tmp_path / "0000002b--2686b5a2d0--0" / "rlog"
+    full.touch()  # nothing came into it
+    assert [segment.log.name for segment in open_route(tmp_path).segments] == ["qlog.zst"]
+    full.write_bytes(event("carState", 1))
+    assert [segment.log.name for segment in open_route(tmp_path).segments] == ["rlog"]
 
 
 def test_a_cut_video_costs_its_pictures_only(
@@ -276,6 +277,9 @@ def test_what_is_no_route_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModeldError, match=r"has no rlog or qlog; put it beside"):
         open_route(tmp_path)
     (segment / "rlog").touch()
+    with pytest.raises(ModeldError, match=r"has no rlog or qlog; put it beside"):
+        open_route(tmp_path)
+    (segment / "rlog").write_bytes(event("carState", 1))
     with pytest.raises(ModeldError, match=r"has a log but no frames"):
         open_route(tmp_path)
     (tmp_path / "0000002c--0123456789--0").mkdir()
