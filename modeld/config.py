@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import read_small
 from modeld.realtime import RealtimeConfig
 
 
@@ -47,9 +47,7 @@ class Config:
 def load_config(path: Path) -> Config:
     """Read a TOML file. Raises ModeldError naming the file, the key and what it should be."""
     try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise cannot_read(f"configuration {path}", error) from None
+        document = tomllib.loads(read_small(path, "configuration"))
     except ValueError as error:  # no UTF-8, or no TOML
         raise ModeldError(f"configuration {path} is not TOML ({error}); correct the file") from None
     try:

@@ -15,6 +15,9 @@ from modeld.errors import ModeldError
 _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 
 
+# Far above any key, pin, configuration, budget or sidecar.
+MAX_SMALL_BYTES = 1 << 20
+
 # What a user can do about a file that cannot be opened.
 _REMEDIES = {
     errno.ENOENT: "check the name and its folder",
@@ -31,6 +34,28 @@ _REMEDIES = {
 def cannot_read(path: Path | str, error: OSError) -> ModeldError:
     """The failure to read a file as users see it: which one, why, what to do."""
     return ModeldError(_failure(path, "read", error))
+
+
+def read_small(path: Path, what: str = "") -> str:
+    """The text of a file as people write them; `what` names its kind in errors.
+
+    Raises ModeldError where it cannot be read or is larger than `MAX_SMALL_BYTES`, and
+    UnicodeDecodeError where it is no UTF-8.
+    """
+    name = f"{what} {path}".lstrip()
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_SMALL_BYTES + 1)
+            size = os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise cannot_read(name, error) from None
+    if len(content) > MAX_SMALL_BYTES:
+        # A pipe or a device tells no size.
+        found = size if size > MAX_SMALL_BYTES else f"more than {MAX_SMALL_BYTES}"
+        raise ModeldError(
+            f"{name} has {found} bytes, expected at most {MAX_SMALL_BYTES}; name another file"
+        )
+    return content.decode()
 
 
 def cannot_write(path: Path | str, error: OSError) -> ModeldError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from modeld.artifact import Artifact, read_signature, refused
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import read_small
 from modeld.verdict import Reason
 
 # Keeps a signature made for an artifact from being valid for anything else.
@@ -45,10 +45,8 @@ class PublicKey:
 def load_public_key(path: Path) -> PublicKey:
     """Read a public key file. Raises ModeldError when it is none."""
     try:
-        prefix, key_id, text = path.read_text().strip().split(":")
+        prefix, key_id, text = read_small(path).strip().split(":")
         key = PublicKey(base64.b64decode(text, validate=True))
-    except OSError as error:
-        raise cannot_read(path, error) from None
     except (ValueError, binascii.Error):
         raise ModeldError(f"{path} is no public key; make one with modeld-compile keygen") from None
     if prefix != PUBLIC_PREFIX or len(key.raw) != 32 or key_id != key.key_id:

@@ -2,12 +2,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from modeld import files
-from modeld.files import open_atomic, write_atomic
+from modeld.config import load_config
+from modeld.errors import ModeldError
+from modeld.files import MAX_SMALL_BYTES, open_atomic, read_small, write_atomic
+from modeld.replay.sidecar import read_sidecar
+from modeld.rig.budget import read_budget
+from modeld.signature import load_public_key
 
 WRITER = """
 import sys
@@ -86,3 +92,21 @@ def test_a_killed_writer_leaves_nothing(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         assert writer.wait(10) == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_file_may_have_a_megabyte(tmp_path: Path) -> None:
+    text = "ä" * (MAX_SMALL_BYTES // 2)
+    (tmp_path / "file").write_text(text)
+    assert read_small(tmp_path / "file") == text
+
+
+@pytest.mark.parametrize("read", [load_config, read_budget, read_sidecar, load_public_key])
+def test_a_large_file_is_no_small_one(read: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+    expected = r"huge has 1099511627776 bytes, expected at most 1048576; name another file"
+    with pytest.raises(ModeldError, match=expected):
+        read(path)
+    with pytest.raises(ModeldError, match=r"/dev/zero has more than 1048576 bytes, expected"):
+        read(Path("/dev/zero"))

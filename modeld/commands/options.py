@@ -11,7 +11,7 @@ from safetensors.numpy import load
 
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import read_small
 from modeld.manifest import REFERENCE_FILE
 from modeld.program_cache import ProgramCache
 from modeld.selftest import named
@@ -86,9 +86,7 @@ def read_pin(args: argparse.Namespace) -> str | None:
     if args.pin:
         raise ModeldError("--pin and --pin-file are both given; use one")
     try:
-        words = args.pin_file.read_text().split()
-    except OSError as error:
-        raise cannot_read(args.pin_file, error) from None
+        words = read_small(args.pin_file).split()
     except UnicodeDecodeError:
         words = []
     if not words or not words[0].startswith("sha256:"):

@@ -29,7 +29,7 @@ from typing import Any
 
 from modeld.calibration import Intrinsics
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import read_small
 
 # Where sidecars of well-known public clips are kept, for clips in read-only folders.
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sidecars"
@@ -90,9 +90,7 @@ def read_sidecar(path: Path) -> Sidecar:
     Raises ModeldError naming the file, the key and the value.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise cannot_read(f"sidecar {path}", error) from None
+        document = tomllib.loads(read_small(path, "sidecar"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ModeldError(f"sidecar {path} is not TOML ({error}); correct the file") from None
     reader = _Reader(path, document)

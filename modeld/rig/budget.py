@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import read_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,7 @@ class Violation:
 def read_budget(path: Path) -> dict[str, float]:
     """Limits by dotted name. Raises ModeldError naming the file and what is wrong in it."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise cannot_read(f"budget {path}", error) from None
+        document = tomllib.loads(read_small(path, "budget"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ModeldError(f"budget {path} is not TOML ({error}); correct the file") from None
     limits = {}
