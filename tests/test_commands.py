@@ -29,8 +29,11 @@ def test_check_says_what_it_found(toy: Path, capsys: pytest.CaptureFixture[str])
     assert "verdict    ok" in out
     assert "equal bit for bit" in out
     assert "0 from cache, 1 compiled" in out
+    assert "none given" not in out
     assert main(["check", str(toy)]) == 0
-    assert "1 from cache, 0 compiled" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 from cache, 0 compiled" in out
+    assert "pin        none given: whether this is the artifact you mean, nothing says\n" in out
 
 
 def test_exec_runs_once_from_given_state(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
     opened.verify_files()
     print(f"artifact   {manifest.name} ({manifest.contract.kind}, {manifest.contract.generation})")
     print(f"identity   {opened.digest}")
+    if options.read_pin(args) is None and not args.trust:
+        print("pin        none given: whether this is the artifact you mean, nothing says")
     print(f"files      {len(manifest.files)} verified")
     device = opencl.select_device(args.device) if args.device else preferred_device(opened)
     info = opencl.describe_device(device)
