@@ -65,6 +65,9 @@ def scaled_pixels(size: tuple[int, int], camera: Intrinsics, pixels: Floats) -> 
     return pixels * (size[0] / camera.width, size[1] / camera.height)
 
 
+_EVEN = " (pictures are read with even sides: an odd last row or column is left off)"
+
+
 class Resampler:
     """Redraws pictures of one size into NV12 buffers of a camera's geometry."""
 
@@ -90,6 +93,8 @@ class Resampler:
                 f"picture is {picture.size[0]}x{picture.size[1]}, expected "
                 f"{self._size[0]}x{self._size[1]}; correct the sidecar's size, focal_length and "
                 "center, or take out the pictures of another size"
+                + _EVEN
+                * any(side % 2 for side in self._size)
             )
         luma, chroma = nv12_views(data, self._layout)
         luma[:] = self._luma(picture.luma)

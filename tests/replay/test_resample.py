@@ -118,6 +118,15 @@ def test_a_picture_of_another_size_is_named() -> None:
         redraw(sidecar, grey((320, 180)), layout)
 
 
+@pytest.mark.parametrize("size", [(641, 361), (640, 361), (641, 360)])
+def test_odd_sides_are_said_to_be_cut(size: tuple[int, int]) -> None:
+    sidecar = Sidecar(Intrinsics(*size, 285.0), **MOUNT)
+    with pytest.raises(ModeldError, match="with even sides: an odd last row or column is left off"):
+        redraw(sidecar, grey((640, 360)), packed_layout(336, 190))
+    with pytest.raises(ModeldError, match=r"take out the pictures of another size$"):
+        redraw(Sidecar(Intrinsics(240, 140, 285.0), **MOUNT), grey((640, 360)), packed_layout(4, 4))
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     st.integers(2, 12).map(lambda n: 2 * n),
