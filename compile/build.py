@@ -1,7 +1,8 @@
 """The build, from an ONNX file to a verified artifact directory."""
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,6 +96,8 @@ class BuildRequest:
     range_report: Path | None = None
     # Weights and activations as image2d.
     image: bool = False
+    # True: a model that no second implementation runs is built all the same, and marked so.
+    unverified: bool = False
     # False: tinygrad's kernels alone.
     tuned: bool = True
     # A tuning file to read; with a budget it is brought up to date and written.
@@ -118,6 +121,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     imported = import_model(request.model, request.dims, request.policies)
     check_coverage(imported.model)
     inputs = _inputs(imported, request)
+    _require_room(inputs, device)
     samples = {
         seed: random_inputs(inputs, seed, request.reference_inputs, shuffled=n > 0)
         for n, seed in enumerate(SEEDS)
@@ -157,7 +161,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         Parts(
             name=request.name or imported.name,
             source=imported.source,
-            flags=_flags(request, half),
+            flags=_flags(request, half, compared),
             device=info,
             contract=contract,
             capture=traced.captured.program,
@@ -178,6 +182,9 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         artifact = open_artifact(directory)
         _replay(artifact, device)
     progress.done()
+    if compared.refusals:
+        reasons = "; ".join(compared.refusals)
+        progress.remark(f"unverified: no second implementation has run this model ({reasons})")
     return artifact.digest
 
 
@@ -218,6 +225,19 @@ def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
                     f"the model wants {tensor.dtype}{list(tensor.shape)}"
                 )
     return [tensor for tensor in declared if tensor.name not in request.constants]
+
+
+def _require_room(inputs: Sequence[Tensor], device: cl.Device) -> None:
+    """Raise ModeldError for an input that no buffer of the device can hold."""
+    for tensor in inputs:
+        size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+        if size > device.max_mem_alloc_size:
+            raise ModeldError(
+                f"input {tensor.name} is {tensor.dtype}{list(tensor.shape)}, {size / 2**30:.1f} "
+                f"GiB; a buffer of {device.name.strip()} holds at most "
+                f"{device.max_mem_alloc_size / 2**30:.1f} GiB, export the model with smaller "
+                "dimensions"
+            )
 
 
 def _half(
@@ -325,6 +345,7 @@ def _second_opinion(
         truth = DoubleReference(imported.model, imported.base_dir)
         return lambda inputs: truth({**inputs, **request.constants})
 
+    refusals = []
     for implementation in SECOND_IMPLEMENTATIONS:
         try:
             second = implementation(imported.model, imported.base_dir)
@@ -337,7 +358,13 @@ def _second_opinion(
             return compare_with(run, second.name, contract, known, TURNS, allowed, exact)
         except CannotRunError as error:
             progress.note(f"left out: {error}")
-    return Comparison((), allowed)
+            refusals.append(str(error))
+    if not request.unverified:
+        raise ModeldError(
+            f"gate failed: {'; '.join(refusals)}; correct the model, give --reference-inputs "
+            "where random ones are out of its range, or --unverified to build without comparison"
+        )
+    return Comparison((), allowed, tuple(refusals))
 
 
 def _attribute(
@@ -383,8 +410,10 @@ def _digest(known: Known) -> str:
     return digest.hexdigest()
 
 
-def _flags(request: BuildRequest, half: HalfPlan | None) -> dict[str, str]:
+def _flags(request: BuildRequest, half: HalfPlan | None, compared: Comparison) -> dict[str, str]:
     flags = {f"dim {name}": str(value) for name, value in request.dims.items()}
+    if compared.refusals:
+        flags["unverified"] = "yes"
     if not request.tuned:
         flags["tuned"] = "no"
     if half is not None:

@@ -53,6 +53,12 @@ def add_arguments(build: argparse.ArgumentParser) -> None:
         metavar="FILE.safetensors",
         help="inputs by name for the first known run, where random ones are out of range",
     )
+    build.add_argument(
+        "--unverified",
+        action="store_true",
+        help="build the model also where neither ONNX Runtime nor onnx's evaluator can run it to "
+        "compare; the artifact says so",
+    )
     _add_kernel_arguments(build)
 
 
@@ -99,6 +105,7 @@ def _add_kernel_arguments(build: argparse.ArgumentParser) -> None:
 def build_artifact(args: argparse.Namespace) -> str:
     """Build with progress on stderr; the artifact's identity."""
     from compile.build import STAGES, BuildRequest, build
+    from compile.emit import identity
     from compile.files import load_arrays, load_constants
     from compile.progress import StderrProgress
 
@@ -115,16 +122,21 @@ def build_artifact(args: argparse.Namespace) -> str:
         dtype=args.dtype,
         range_report=args.range_report,
         image=args.image,
+        unverified=args.unverified,
         tuned=not args.no_tuned,
         tuning=args.tuning,
         tune_budget_s=args.tune,
     )
     progress = StderrProgress(STAGES)
+    replaced = identity(args.out)
     try:
-        return build(request, progress)
-    except (ModeldError, KeyboardInterrupt):
+        built = build(request, progress)
+    except (ModeldError, KeyboardInterrupt, MemoryError):
         progress.failed()
         raise
+    if replaced not in (None, built):
+        progress.remark(f"replaced {replaced}")
+    return built
 
 
 def _camera(text: str) -> Camera:

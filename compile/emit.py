@@ -21,6 +21,7 @@ from modeld.manifest import (
     FileEntry,
     Manifest,
     canonical_bytes,
+    manifest_digest,
 )
 
 Array = npt.NDArray[np.generic]
@@ -59,6 +60,14 @@ def check_target(out: Path) -> None:
         raise ModeldError(f"{out.parent} is no directory; create it or choose another --out")
     if not os.access(out.parent, os.W_OK):
         raise ModeldError(f"{out.parent} is not writable; choose another --out")
+
+
+def identity(directory: Path) -> str | None:
+    """The identity of the artifact in `directory`, sound or not; None where there is none."""
+    try:
+        return manifest_digest((directory / MANIFEST_FILE).read_bytes())
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -21,6 +21,9 @@ class Progress(Protocol):
     def done(self) -> None:
         """The last stage has ended."""
 
+    def remark(self, text: str) -> None:
+        """Something worth knowing about the whole, after its end."""
+
 
 class Silent:
     """No progress at all, for use as a library."""
@@ -35,6 +38,9 @@ class Silent:
         """Nothing is shown."""
 
     def done(self) -> None:
+        """Nothing is shown."""
+
+    def remark(self, text: str) -> None:
         """Nothing is shown."""
 
 
@@ -79,6 +85,10 @@ class StderrProgress:
         """Show how long it took in all."""
         self._finish()
         self._stream.write(f"built in {self._clock() - self._begun:.1f} s\n")
+
+    def remark(self, text: str) -> None:
+        """Show `text` on a line of its own."""
+        self._stream.write(f"{text}\n")
 
     def failed(self) -> None:
         """Close the line of the stage that failed; the error follows."""

@@ -100,14 +100,27 @@ def require_no_update_in_place(capture: Capture) -> None:
 
 
 def require_seeds_differ(known: Known, dependent: Sequence[str]) -> None:
-    """Raise ModeldError when the `dependent` outputs (those computed from inputs) never change."""
+    """Raise ModeldError when the `dependent` outputs (those computed from inputs) never change.
+
+    Those that are nothing but NaN are named as such: it is the likelier cause.
+    """
     first, second = (known.outputs[seed] for seed in sorted(known.outputs)[:2])
     names = [name for name in dependent if name in first and first[name].size]
     if names and all(first[name].tobytes() == second[name].tobytes() for name in names):
+        if lost := [name for name in names if _is_nan(first[name])]:
+            are = f"output {lost[0]} is" if len(lost) == 1 else f"outputs {', '.join(lost)} are"
+            raise ModeldError(
+                f"gate failed: {are} NaN for random inputs; look for NaN in the weights, or give "
+                "--reference-inputs FILE.safetensors with inputs in the model's range"
+            )
         raise ModeldError(
             f"gate failed: outputs {', '.join(names)} are the same for two different inputs; "
             "give --reference-inputs FILE.safetensors with inputs in the model's range"
         )
+
+
+def _is_nan(array: Array) -> bool:
+    return array.dtype.kind == "f" and bool(np.isnan(array).all())
 
 
 def tolerances(outputs: Mapping[str, Array], quantised: bool, half: bool) -> tuple[Tolerance, ...]:
@@ -273,6 +286,8 @@ class Comparison:
 
     errors: tuple[OutputError, ...]
     tolerances: tuple[Tolerance, ...]
+    # Why no second implementation ran the model, where none did; then there are no errors.
+    refusals: tuple[str, ...] = ()
 
 
 def compare_with(
@@ -360,4 +375,4 @@ def _with_room(tolerance: Tolerance, difference: float) -> Tolerance:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    return " ".join(str(error).split())[:300]

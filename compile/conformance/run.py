@@ -79,6 +79,8 @@ def _build(case: Case, directory: Path) -> tuple[Path, frozenset[str]]:
             out=artifact,
             constants={name: case.inputs[name] for name in frozen},
             reference_inputs={n: a for n, a in case.inputs.items() if n not in frozen},
+            # The outputs that the case expects are what its result is held against.
+            unverified=True,
         )
         try:
             build(request)

@@ -14,6 +14,8 @@ from onnx_models import QueueModel, conv_model, driving_model, queue_model, save
 from two_builds import build_twice, require_same_files
 
 from compile.build import BuildRequest, build
+from compile.cli import main
+from compile.inspect import report
 from modeld import Executor, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor as ExecutorType
@@ -308,6 +310,77 @@ def test_model_that_ignores_its_input_is_refused(tmp_path: Path) -> None:
     assert executor_of(tmp_path / "out").run("run_model", {"x": x})["y"].tolist() == [
         *(True, False, False, False)
     ]
+
+
+def out_of_range_model(path: Path) -> Path:
+    """y = x + row 77 of ten: numbers come out of our kernels, and an error out of all others."""
+    return save_model(
+        path,
+        [
+            helper.make_node("Gather", ["w", "i"], ["z"], name="gather"),
+            helper.make_node("Add", ["z", "x"], ["y"]),
+        ],
+        [tensor("x", (1, 4))],
+        [tensor("y", (1, 4))],
+        {"w": np.ones((10, 4), np.float32), "i": np.array([77], np.int64)},
+    )
+
+
+def test_model_that_no_second_implementation_runs_is_refused(tmp_path: Path) -> None:
+    model = out_of_range_model(tmp_path / "m.onnx")
+    with pytest.raises(ModeldError) as error:
+        build(BuildRequest(model, tmp_path / "out"))
+    text = str(error.value)
+    assert text.startswith("gate failed: ONNX Runtime cannot run this model (")
+    assert "idx=77" in text and "onnx " in text and "--unverified" in text and "\n" not in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_unverified_is_said_and_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = out_of_range_model(tmp_path / "m.onnx")
+    assert main(["build", str(model), "--out", str(tmp_path / "out"), "--unverified"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("unverified: no second implementation has run this model (ONNX Runtime")
+    artifact = open_artifact(tmp_path / "out")
+    assert artifact.manifest.reference.errors == ()
+    assert artifact.manifest.toolchain.flags["unverified"] == "yes"
+    assert "compared with no second implementation" in report(artifact)
+
+
+def test_unverified_changes_nothing_where_a_second_implementation_runs(tmp_path: Path) -> None:
+    model = conv_model(tmp_path / "m.onnx")
+    digests = {
+        build(BuildRequest(model, tmp_path / "out", unverified=given)) for given in (False, True)
+    }
+    assert len(digests) == 1
+
+
+def test_what_onnx_runtime_lacks_onnx_runs(tmp_path: Path) -> None:
+    # ONNX Runtime has no kernel for Relu of 64-bit integers; onnx's evaluator does.
+    model = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [tensor("x", (64,), TensorProto.INT64)],
+        [tensor("y", (64,), TensorProto.INT64)],
+    )
+    build(BuildRequest(model, tmp_path / "out"))
+    (error,) = open_artifact(tmp_path / "out").manifest.reference.errors
+    assert error.against.startswith("onnx ")
+
+
+def test_input_that_no_buffer_holds_is_named(tmp_path: Path) -> None:
+    model = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [tensor("x", (2**20, 2**20))],
+        [tensor("y", (2**20, 2**20))],
+    )
+    with pytest.raises(
+        ModeldError, match=r"input x is float32\[1048576, 1048576\], 4096\.0 GiB; a buffer of"
+    ):
+        build(BuildRequest(model, tmp_path / "out"))
 
 
 def test_reference_inputs_of_wrong_name_or_shape(tmp_path: Path) -> None:

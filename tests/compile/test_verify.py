@@ -109,6 +109,15 @@ def test_second_seed_must_change_something() -> None:
         require_seeds_differ(Known({}, {1: same, 2: same}), ["y"])
 
 
+def test_outputs_that_are_nan_are_named_as_such() -> None:
+    lost = {name: np.full(2, np.nan, np.float32) for name in "yz"}
+    known = Known({}, {1: lost, 2: lost})
+    with pytest.raises(ModeldError, match="output y is NaN for random inputs"):
+        require_seeds_differ(known, ["y"])
+    with pytest.raises(ModeldError, match="outputs y, z are NaN for random inputs"):
+        require_seeds_differ(known, ["y", "z"])
+
+
 def test_tolerances_follow_type_and_range() -> None:
     outputs = {
         "f32": np.array([0, 100], np.float32),
