@@ -9,6 +9,7 @@ import safetensors
 from safetensors.numpy import load_file
 
 from modeld.errors import ModeldError
+from modeld.files import cannot_read
 
 Array = npt.NDArray[np.generic]
 
@@ -16,9 +17,11 @@ Array = npt.NDArray[np.generic]
 def load_arrays(path: Path) -> dict[str, Array]:
     """All arrays of a safetensors file by name. Raises ModeldError when it is none."""
     try:
+        # safetensors' own errors of reading have no number, from which a remedy could be told.
+        path.open("rb").close()
         return dict(load_file(path))
     except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror or error})") from None
+        raise cannot_read(path, error) from None
     except safetensors.SafetensorError as error:
         raise ModeldError(f"{path} is not a safetensors file ({error})") from None
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -15,9 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
 
 from modeld.artifact import open_artifact, read_signature
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import cannot_read, cannot_write, write_atomic
 from modeld.manifest import SIGNATURE_FILE
 from modeld.signature import DOMAIN, PublicKey, parse_signatures, signature_file
+
+# In the first line of every private key in PEM form, whatever its kind.
+_PRIVATE = b"PRIVATE KEY-----"
 
 
 def generate_key(private_path: Path, public_path: Path, password: str | None = None) -> PublicKey:
@@ -38,7 +42,7 @@ def generate_key(private_path: Path, public_path: Path, password: str | None = N
             stream.write(pem)
         write_atomic(public_path, public.line.encode())
     except OSError as error:
-        raise ModeldError(f"{error.filename} cannot be written ({error.strerror})") from None
+        raise cannot_write(error.filename, error) from None
     return public
 
 
@@ -54,16 +58,28 @@ def sign_artifact(directory: Path, private_path: Path, password: str | None = No
     try:
         write_atomic(directory / SIGNATURE_FILE, signature_file(signatures))
     except OSError as error:
-        raise ModeldError(f"{directory} cannot be written ({error.strerror})") from None
+        raise cannot_write(directory, error) from None
     return public
 
 
 def _load_private(path: Path, password: str | None) -> Ed25519PrivateKey:
     try:
-        key = load_pem_private_key(path.read_bytes(), password.encode() if password else None)
+        content = path.read_bytes()
     except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
-    except (ValueError, TypeError) as error:
+        raise cannot_read(path, error) from None
+    if _PRIVATE not in content:
+        found = "is empty" if not content else "is no private key in PEM form"
+        raise ModeldError(f"{path} {found}; name the file that keygen --private wrote")
+    try:
+        key = load_pem_private_key(content, password.encode() if password else None)
+    except TypeError:
+        remedy = (
+            "is not encrypted; leave --password-file out"
+            if password
+            else "is encrypted; give its --password-file"
+        )
+        raise ModeldError(f"{path} {remedy}") from None
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise ModeldError(f"{path} is no private key that this password opens ({error})") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ModeldError(f"{path} is a {type(key).__name__}, not an Ed25519 key; run keygen")
