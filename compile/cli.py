@@ -6,22 +6,35 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import Any, TextIO
 
 from compile.build_command import add_arguments, build_artifact
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import cannot_read, cannot_write, write_atomic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit status. User errors are one line on stderr."""
     args = _parser().parse_args(argv)
+    if sys.stderr is None:  # closed: there is nobody to tell, which is no reason to stop
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (as long as the process)
     try:
-        return int(args.run(args))
+        if sys.stdout is None:
+            return _tell("error: standard output is closed; open it, or send it to /dev/null")
+        with redirect_stdout(_Output(sys.stdout)) as output:
+            status = int(args.run(args))
+            output.flush()  # here, where a full disk or a closed pipe can still be told
+        return status
     except ModeldError as error:
-        print(f"modeld-compile: error: {error}", file=sys.stderr)
-        return error.exit_code
+        return _tell(f"error: {error}", error.exit_code)
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        return _tell(
+            f"error: out of memory{reason}; free some, or make the model's tensors smaller"
+        )
     except KeyboardInterrupt:
         return _interrupted()
     except ImportError as error:
@@ -30,21 +43,55 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _interrupted()
         if not isinstance(error, ModuleNotFoundError) or _is_ours(error.name):
             raise
-        print(
-            f"modeld-compile: error: `modeld-compile {args.command}` needs the package "
-            f"{error.name}; install modeld[compile]",
-            file=sys.stderr,
+        return _tell(
+            f"error: `modeld-compile {args.command}` needs the package {error.name}; "
+            "install modeld[compile]"
         )
-        return 1
     except BrokenPipeError:
-        # The reader has seen enough (`| head`); what is left in the buffer has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 141  # the reader has seen enough (`| head`)
+
+
+def _tell(text: str, status: int = 1) -> int:
+    print(f"modeld-compile: {text}", file=sys.stderr)
+    return status
+
+
+class _Output:
+    """Standard output whose failures are told apart from those of other files: ModeldError."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._told():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with self._told():
+            self._stream.flush()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            _drop_output(self._stream)
+            raise
+        except OSError as error:
+            _drop_output(self._stream)
+            raise cannot_write("standard output", error) from None
+
+
+def _drop_output(stream: TextIO) -> None:
+    """What is left in the buffer has nowhere to go, and the interpreter's end would try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _interrupted() -> int:
-    print("modeld-compile: interrupted, nothing was written", file=sys.stderr)
-    return 130
+    return _tell("interrupted, nothing was written", 130)
 
 
 def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
@@ -184,8 +231,12 @@ def _password(path: Path | None) -> str | None:
         return None
     try:
         return path.read_text().partition("\n")[0]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModeldError(f"{path} cannot be read ({error})") from None
+    except OSError as error:
+        raise cannot_read(path, error) from None
+    except UnicodeDecodeError as error:
+        raise ModeldError(
+            f"{path} is no text ({error}); name the file whose first line is the password"
+        ) from None
 
 
 def _inspect(args: argparse.Namespace) -> int:
@@ -248,19 +299,25 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _coverage(args: argparse.Namespace) -> int:
-    from compile.coverage import coverage, load_unchecked
+    from compile.coverage import coverage
+    from compile.rules import read_model, refusal
 
-    found = coverage(load_unchecked(args.model))
+    model = read_model(args.model)
+    found = coverage(model)
+    refused = refusal(args.model, model, bool(found.unsupported))
+    status = 0 if found.complete and not refused else 1
     if args.json:
-        print(json.dumps(dataclasses.asdict(found), indent=2))
-        return 0 if found.complete else 1
+        print(json.dumps(dataclasses.asdict(found) | {"refused": refused}, indent=2))
+        return status
     for operator in found.operators:
         print(f"{'missing' if operator.reason else 'ok':8}{operator}")
     for name, kind in found.types.items():
         print(f"missing {name}: element type {kind} is not supported")
     for name, nodes in found.shape_inputs.items():
         print(f"freeze  {name} (--const {name}=FILE.safetensors): decides shapes of {nodes[0]}")
-    return 0 if found.complete else 1
+    if refused:
+        print(f"refused {refused}")
+    return status
 
 
 def _reference(args: argparse.Namespace) -> int:
@@ -277,7 +334,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_atomic(path, content)
     except OSError as error:
-        raise ModeldError(f"{path} cannot be written ({error.strerror})") from None
+        raise cannot_write(path, error) from None
 
 
 def _train(args: argparse.Namespace) -> int:

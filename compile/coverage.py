@@ -6,12 +6,10 @@ All findings at once, grouped by operator and reason, so that a model is repaire
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 
-from compile.graph import deciding_inputs, node_label, subgraphs
+from compile.graph import all_nodes, deciding_inputs, node_label
 from compile.ops import build_op_table
 from compile.ops.registry import MICROSOFT_DOMAIN, ONNX_DOMAIN, Op, OpTable, select
 from compile.values import DTYPES
@@ -97,33 +95,10 @@ def coverage(model: onnx.ModelProto, table: OpTable | None = None) -> Coverage:
     )
 
 
-def load_unchecked(path: Path) -> onnx.ModelProto:
-    """The model at `path` without weights, also when it breaks the ONNX rules.
-
-    Raises ModeldError when it cannot be read or is no ONNX model.
-    """
-    try:
-        model = onnx.load_model(path, load_external_data=False)
-    except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
-    except DecodeError as error:
-        raise ModeldError(f"{path} is not an ONNX model ({error}); export it again") from None
-    if not model.graph.node and not model.graph.output:
-        raise ModeldError(f"{path} is not an ONNX model (it has no graph); export it again")
-    return model
-
-
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from _graph_nodes(model.graph)
+    yield from all_nodes(model.graph)
     for function in model.functions:
         yield from function.node
-
-
-def _graph_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from _graph_nodes(inner)
 
 
 def unsupported_reason(node: onnx.NodeProto, op: Op | None, attributes: Iterable[str]) -> str:
@@ -147,7 +122,8 @@ def check_coverage(model: onnx.ModelProto) -> None:
     problems += [f"{name} has element type {kind}" for name, kind in found.types.items()]
     if problems:
         count = sum(len(operator.nodes) for operator in found.unsupported)
-        what = f"{count} unsupported nodes" if count else "unsupported element types"
+        nodes = "node" if count == 1 else "nodes"
+        what = f"{count} unsupported {nodes}" if count else "unsupported element types"
         raise ModeldError(f"{what}: {'; '.join(problems)}")
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from compile.importer import all_nodes
+from compile.graph import all_nodes
 from compile.verify import OnnxReference
 
 Array = npt.NDArray[np.generic]

@@ -27,6 +27,14 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Nodes of a graph and of all graphs inside it."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from all_nodes(inner)
+
+
 def node_reads(node: onnx.NodeProto) -> Iterator[str]:
     """Names a node reads, those its subgraphs take from outside included."""
     yield from (name for name in node.input if name)

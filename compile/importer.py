@@ -1,15 +1,16 @@
 """ONNX files → checked model with static shapes, and a record of the files it came from."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from compile.coverage import check_coverage, coverage
 from compile.generations import TODAY, find_network, is_part, read_part, wrap
+from compile.graph import all_nodes
+from compile.rules import broken_rule, external_files, read_model
 from modeld.errors import ModeldError
 from modeld.manifest import Source, SourceFile
 
@@ -58,7 +59,7 @@ def _source(paths: Sequence[Path], models: Sequence[onnx.ModelProto]) -> Source:
     metadata: dict[str, str] = {}
     opsets: dict[str, int] = {}
     for path, model in zip(paths, models, strict=True):
-        files += [path, *_external_files(model, path.parent)]
+        files += [path, *external_files(model, path.parent)]
         prefix = f"{path.stem}." if len(paths) > 1 else ""
         metadata |= {f"{prefix}{p.key}": p.value for p in model.metadata_props}
         opsets |= {o.domain or "ai.onnx": o.version for o in model.opset_import}
@@ -93,35 +94,13 @@ def _as_today(
 
 
 def _read(path: Path) -> onnx.ModelProto:
-    try:
-        model = onnx.load_model(path, load_external_data=False)
-    except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
-    except DecodeError as error:
-        raise ModeldError(f"{path} is not an ONNX model ({error}); export it again") from None
-    if not model.graph.node and not model.graph.output:
-        raise ModeldError(f"{path} is not an ONNX model (it has no graph); export it again")
-    try:
-        # By path, so that external weights are found.
-        onnx.checker.check_model(path)
-    except onnx.checker.ValidationError as error:
+    model = read_model(path)
+    if rule := broken_rule(path, model):
         # The checker stops at the first operator that it does not know; ours names all.
         if coverage(model).unsupported:
             check_coverage(model)
-        reason = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ModeldError(f"{path} breaks the ONNX rules ({reason.strip()})") from None
+        raise ModeldError(rule)
     return model
-
-
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Nodes of a graph and of all graphs inside it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from all_nodes(attribute.g)
-            for graph_below in attribute.graphs:
-                yield from all_nodes(graph_below)
 
 
 def _check_domains(model: onnx.ModelProto) -> None:
@@ -160,24 +139,13 @@ def _set_input_dims(
         for index, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value > 0:
                 continue
-            # Exporters that know no names write 0 or nothing; such a one is named by its place.
+            # Exporters that know no names write -1, 0 or nothing; such a one is named by its place.
             name = dim.dim_param or f"{value.name}.{index}"
             if name in dims:
                 dim.dim_value = dims[name]
                 used.add(name)
-            elif dim.dim_param or not dim.HasField("dim_value"):
+            elif not dim.HasField("dim_value") or dim.dim_value < 0:
                 unknown.setdefault(name, []).append(value.name)
-
-
-def _external_files(model: onnx.ModelProto, base_dir: Path) -> list[Path]:
-    locations = {
-        entry.value
-        for tensor in model.graph.initializer
-        if tensor.data_location == onnx.TensorProto.EXTERNAL
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-    return [base_dir / location for location in sorted(locations)]
 
 
 def _source_file(path: Path) -> SourceFile:

@@ -2,7 +2,7 @@
 
 import onnx
 
-from compile.importer import all_nodes
+from compile.graph import all_nodes
 
 _QUANTISING = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
 

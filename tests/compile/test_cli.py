@@ -35,7 +35,14 @@ def test_build_prints_the_identity_and_shows_progress(
         (["--dim", "n=1", "--dim", "m=2"], "--dim m=2: no input has a dimension so named"),
         (["--dim", "n=1", "--camera", "640x480"], "the model has no input new_img"),
         (["--dim", "n=1", "--device", "no such platform"], "no OpenCL device matches"),
-        (["--dim", "n=1", "--const", "y=missing"], "missing cannot be read"),
+        (
+            ["--dim", "n=1", "--const", "y=missing"],
+            "missing cannot be read (No such file or directory); check the name",
+        ),
+        (
+            ["--dim", "n=1", "--const", "x=folder"],
+            "folder cannot be read (Is a directory); name a file",
+        ),
         (["--dim", "n=1", "--reference-inputs", "m.onnx"], "m.onnx is not a safetensors file"),
         (["--dim", "n=1", "--const", "z=one.safetensors"], "--const: the model has no input z"),
         (["--dim", "n=1", "--const", "x=two.safetensors"], "holds a, b, wanted x"),
@@ -50,6 +57,7 @@ def test_failures_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     conv_model(tmp_path / "m.onnx", batch="n")
+    (tmp_path / "folder").mkdir()
     save_file({"a": np.zeros(1, np.float32)}, "one.safetensors")
     save_file({"a": np.zeros(1), "b": np.zeros(1)}, "two.safetensors")
     before = sorted(tmp_path.iterdir())
@@ -111,6 +119,97 @@ def test_sign_and_keygen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["sign", str(tmp_path / "a"), "--key", str(tmp_path / "k.pem"), *password]) == 0
     assert capsys.readouterr().out == key_id
     assert (tmp_path / "a" / "manifest.sig").is_file()
+
+
+def test_a_replaced_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "a")]
+    model = str(conv_model(tmp_path / "m.onnx"))
+    assert main(["build", model, *out]) == 0
+    first = capsys.readouterr()
+    assert "replaced" not in first.err
+    assert main(["build", model, *out]) == 0
+    assert "replaced" not in capsys.readouterr().err
+    assert main(["build", model, *out, "--name", "other"]) == 0
+    other = capsys.readouterr()
+    assert other.err.splitlines()[-1] == f"replaced {first.out.strip()}"
+    assert other.out != first.out
+
+
+def test_keys_that_open_nothing_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret, plain = tmp_path / "secret.pem", tmp_path / "plain.pem"
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    given = ["--password-file", str(password)]
+    main(["keygen", "--private", str(secret), "--public", str(tmp_path / "s.pub"), *given])
+    main(["keygen", "--private", str(plain), "--public", str(tmp_path / "p.pub")])
+    empty, text = tmp_path / "empty.pem", tmp_path / "text.pem"
+    empty.touch()
+    text.write_text("no key")
+    capsys.readouterr()
+    for key, options, said in (
+        (empty, [], "is empty; name the file that keygen --private wrote"),
+        (text, [], "is no private key in PEM form"),
+        (secret, [], "is encrypted; give its --password-file"),
+        (plain, given, "is not encrypted; leave --password-file out"),
+        (tmp_path, [], "cannot be read (Is a directory); name a file"),
+        (tmp_path / "gone.pem", [], "cannot be read (No such file or directory); check the name"),
+    ):
+        assert main(["sign", str(tmp_path), "--key", str(key), *options]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"modeld-compile: error: {key} {said}")
+
+
+def run_in_shell(
+    redirected: str, folder: Path, unbuffered: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`coverage` of a small model with its output somewhere else."""
+    command = f"{sys.executable} -m compile coverage {conv_model(folder / 'm.onnx')} {redirected}"
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirected", "said"),
+    [
+        (
+            "> /dev/full",
+            "standard output cannot be written (No space left on device); make room, or name a "
+            "place on another disk",
+        ),
+        (">&-", "standard output is closed; open it, or send it to /dev/null"),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(
+    tmp_path: Path, redirected: str, said: str, unbuffered: str
+) -> None:
+    result = run_in_shell(redirected, tmp_path, unbuffered)
+    assert (result.returncode, result.stderr) == (1, f"modeld-compile: error: {said}\n")
+
+
+def test_closed_errors_stop_nothing(tmp_path: Path) -> None:
+    result = run_in_shell("2>&-", tmp_path)
+    assert result.returncode == 0 and "ok      ai.onnx Conv" in result.stdout
+
+
+def test_lack_of_memory_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 37.3 GiB")
+
+    monkeypatch.setattr("compile.build.random_inputs", fail)
+    model = conv_model(tmp_path / "m.onnx")
+    assert main(["build", str(model), "--out", str(tmp_path / "a")]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("modeld-compile: error: out of memory (Unable to allocate 37.3 GiB); ")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
 def test_interrupt_leaves_nothing(tmp_path: Path) -> None:

@@ -115,6 +115,18 @@ def test_the_command_lists_and_fails(troubled: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["types"]["t"] == "STRING"
 
 
+def test_one_node_is_not_nodes(tmp_path: Path) -> None:
+    path = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Wobble", ["x"], ["y"], domain="com.example")],
+        [tensor("x", (1,))],
+        [tensor("y", (1,))],
+        opsets={"": 17, "com.example": 1},
+    )
+    with pytest.raises(ModeldError, match=r"^1 unsupported node: "):
+        check_coverage(onnx.load(path))
+
+
 def test_the_command_succeeds_for_a_model_without_trouble(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

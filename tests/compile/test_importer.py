@@ -74,6 +74,14 @@ def test_nameless_dimension_is_named_by_its_place(tmp_path: Path) -> None:
     assert imported.model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 4
 
 
+def test_negative_dimension_is_an_unknown_one(tmp_path: Path) -> None:
+    path = relu_model(tmp_path / "m.onnx", (-3, 4))
+    with pytest.raises(ModeldError, match=r"x\.0 \(of x\); give --dim x\.0=N"):
+        import_model(path, {})
+    imported = import_model(path, {"x.0": 2})
+    assert imported.model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+
+
 def test_dimension_that_nothing_has(tmp_path: Path) -> None:
     with pytest.raises(ModeldError, match="--dim batch=1: no input has"):
         import_model(relu_model(tmp_path / "m.onnx", (1, 3)), {"batch": 1})
