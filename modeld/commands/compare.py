@@ -45,7 +45,10 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         help="leave out a field, as timestampEof or modelV2.position.x (repeatable)",
     )
     parser.add_argument(
-        "--plots", type=Path, metavar="PNG", help="draw the eight curves of both logs"
+        "--plots",
+        type=Path,
+        metavar="FILE",
+        help="draw the eight curves of both logs (.png, .svg or .pdf)",
     )
 
 

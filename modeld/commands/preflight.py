@@ -13,6 +13,7 @@ from modeld.manifest import Contract
 from modeld.replay.compare import check_fields
 from modeld.replay.device import CAMERAS
 from modeld.replay.log import read_events
+from modeld.replay.plots import check_picture
 from modeld.replay.route import is_route
 
 _LOCKSTEP = ("lockstep", "max")
@@ -41,6 +42,7 @@ def check_comparison(args: argparse.Namespace) -> None:
     if not args.tolerance >= 0 or math.isinf(args.tolerance):
         raise ModeldError(f"--tolerance {args.tolerance} is no tolerance; give 0 or more")
     check_fields(args.ignore)
+    check_picture(args.plots)
     check_writable(args.plots)
 
 

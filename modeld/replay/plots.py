@@ -22,6 +22,8 @@ _DPI = 110
 _INK, _FAINT, _REFERENCE, _NEW, _WARNING = "#22303c", "#c8d0d8", "#8fa3b5", "#0b7a75", "#d1495b"
 
 _FEW_FRAMES = 30
+# The kinds of pictures that can be written, by the ending of the name.
+_KINDS = ("png", "svg", "pdf")
 
 # The curves that openpilot's model replay shows for a change of model.
 _SERIES: Mapping[str, Callable[[Any], float]] = {
@@ -62,7 +64,7 @@ def read_curves(events: Iterable[Any]) -> ModelCurves:
 def plot_comparison(
     path: Path, first: ModelCurves, second: ModelCurves, names: tuple[str, str]
 ) -> None:
-    """Write a PNG of the eight curves of both logs, the first broad and pale behind."""
+    """Write a picture of the eight curves of both logs, the first broad and pale behind."""
     figure = Figure((13, 11), dpi=_DPI, layout="constrained")
     grid = figure.subplots(4, 2, sharex=True)
     for axes, name in zip(grid.ravel(), _SERIES, strict=True):
@@ -90,7 +92,7 @@ def _draw_curve(
 def plot_latency(
     path: Path, rows: Sequence[Row], samples: Sequence[Sample], deadline_ms: float, title: str
 ) -> None:
-    """Write a PNG of a run's latencies in ms: each frame's stages stacked, and percentiles.
+    """Write a picture of a run's latencies in ms: each frame's stages stacked, and percentiles.
 
     Raises ModeldError when nothing was answered, or the file cannot be written.
     """
@@ -170,8 +172,23 @@ def _dress(axes: Axes, title: str) -> None:
     axes.tick_params(labelsize=9, colors=_INK)
 
 
+def check_picture(path: Path | None) -> None:
+    """Raise ModeldError unless the name's ending says what kind of picture to write."""
+    if path is not None:
+        _kind(path)
+
+
+def _kind(path: Path) -> str:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _KINDS:
+        names = ", ".join(f".{known}" for known in _KINDS)
+        raise ModeldError(f"{path} has no ending of a picture; give it one of {names}")
+    return kind
+
+
 def _save(figure: Figure, path: Path) -> None:
     content = BytesIO()
-    FigureCanvasAgg(figure).print_png(content)
+    FigureCanvasAgg(figure)
+    figure.savefig(content, format=_kind(path))
     with translated_writing(path):
         write_atomic(path, content.getvalue())

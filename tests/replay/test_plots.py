@@ -114,3 +114,13 @@ def test_nothing_to_draw_and_nowhere_to_write_are_named(tmp_path: Path) -> None:
     nowhere = tmp_path / "absent" / "x.png"
     with pytest.raises(ModeldError, match="cannot be written"):
         plot_latency(nowhere, list(recorder.rows), list(recorder.samples), 50.0, "title")
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.png", b"\x89PNG"), ("a.PNG", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")],
+)
+def test_a_picture_is_what_its_name_says(tmp_path: Path, name: str, start: bytes) -> None:
+    curves = read_curves([model(4), model(5)])
+    plot_comparison(tmp_path / name, curves, curves, ("one", "other"))
+    assert (tmp_path / name).read_bytes().startswith(start)
