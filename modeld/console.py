@@ -2,10 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 # Rich takes 80 columns where there is no terminal to ask, and cuts our tables to that.
 _FILE_WIDTH = 120
@@ -21,6 +29,14 @@ def open_console(stderr: bool = False) -> Console:
     return console
 
 
+@contextmanager
+def open_progress(console: Console, *columns: ProgressColumn) -> Iterator[Progress]:
+    """A bar that is gone in the end, shown on terminals only: elsewhere an empty line is left."""
+    progress = Progress(*columns, console=console, transient=True)
+    with progress if console.is_interactive else nullcontext():
+        yield progress
+
+
 def with_progress(
     console: Console, what: str, items: Iterator[Item], total: int | None
 ) -> Iterator[Item]:
@@ -32,7 +48,7 @@ def with_progress(
         TextColumn("frames"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with open_progress(console, *columns) as progress:
         task = progress.add_task(what, total=total)
         for item in items:
             progress.advance(task)

@@ -18,13 +18,13 @@ from modeld.clock import SystemClock
 from modeld.commands import options
 from modeld.commands.signals import finishing_on_signals, tell_stopped
 from modeld.config import load_config
-from modeld.console import open_console
+from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
 from modeld.files import check_writable, translated_writing, write_atomic
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
-from modeld.replay.plots import plot_latency
+from modeld.replay.plots import check_picture, plot_latency
 from modeld.rig.budget import read_budget, violations
 from modeld.rig.export import to_csv, to_trace
 from modeld.rig.measure import Measurement, Plan, measure
@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=Path, metavar="TOML", help="limits; any broken one makes the exit status 1"
     )
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw every frame's latency")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw every frame's latency (.png, .svg or .pdf)"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write every frame's latency")
     parser.add_argument("--trace", type=Path, metavar="JSON", help="write a Perfetto trace")
     parser.add_argument("--config", type=Path, metavar="TOML", help="the daemon's configuration")
@@ -81,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     limits = read_budget(args.budget) if args.budget is not None else {}
     if args.config is not None:
         load_config(args.config)
+    check_picture(args.plot)
     check_writable(args.plot, args.csv, args.trace)
     plan_seconds = parse_duration(args.duration)
     if not (0.01 <= args.rate <= 10_000 and args.deadline > 0):
@@ -156,7 +159,7 @@ def _progress(console: Console, seconds: float) -> Iterator["_OnSecond"]:
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with open_progress(console, *columns) as progress:
         yield _OnSecond(progress, seconds)
 
 

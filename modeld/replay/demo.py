@@ -23,7 +23,7 @@ from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
 from modeld.cli import run_guarded
 from modeld.clock import SystemClock
-from modeld.console import open_console
+from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
 from modeld.files import translated_writing
@@ -139,14 +139,14 @@ def _run(
         )
 
 
-def _progress(console: Console, what: str) -> Progress:
+def _progress(console: Console, what: str) -> AbstractContextManager[Progress]:
     columns = (
         TextColumn(what),
         BarColumn(),
         TextColumn("{task.completed:.0f} frames"),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=console, transient=True)
+    return open_progress(console, *columns)
 
 
 def _draw(

@@ -127,7 +127,8 @@ def summary_table(numbers: Mapping[str, Any]) -> Table:
     table.add_row(
         "deadline",
         f"{misses['deadline_ms']:g} ms: {misses['total']} of {misses['of']} frames missed it, "
-        f"at most {misses['longest_run']} in a row (the first {WARMUP_FRAMES} answers left out)",
+        f"at most {misses['longest_run']} in a row (of {frames['heard']} answers heard here the "
+        f"first {WARMUP_FRAMES} are left out)",
     )
     growth = f", grew {memory['growth_mib']:+.2f} MiB" if "growth_mib" in memory else ""
     table.add_row("memory", f"{memory['resident_mib']:.0f} MiB resident{growth}")

@@ -178,7 +178,8 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--compare", "good", "--ignore", "modelV2.psition"), "did you mean modelV2.position?"),
         (("--compare", "good", "--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
         (("--compare", "good", "--plots", "absent/a.png"), "absent/a.png cannot be written"),
-        (("--compare", "good", "--plots", "out"), "--plots out is --out as well"),
+        (("--compare", "good", "--plots", "out"), "out has no ending of a picture"),
+        (("--out", "a.png", "--compare", "good", "--plots", "a.png"), "a.png is --out as well"),
         (("--compare", "out"), "--out out is --compare as well"),
         (("--out", "clip.avi"), "--out clip.avi is the source as well"),
         (("--out", "."), ". cannot be written (Is a directory); name a file"),
@@ -302,7 +303,8 @@ def test_a_clip_that_breaks_midway_leaves_no_half_log(
     content[fourth + 12 : fourth + 40] = bytes(range(28))
     path.write_bytes(content)
     log = tmp_path / "out.zst"
-    line = failure(capsys, replay(path, "--out", str(log)))
+    assert replay(path, "--out", str(log)) == 1
+    (line,) = capsys.readouterr().err.splitlines()  # no empty one where the bar was
     assert "is broken after picture" in line
     assert not log.exists()
 
@@ -316,6 +318,7 @@ def test_logs_that_hold_nothing_to_compare_are_named(
     for more, named in (
         (("--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
         (("--ignore", "posittion"), "did you mean position?"),
+        (("--plots", "plot.jpeg"), "plot.jpeg has no ending of a picture; give it one of .png"),
         (("--plots", "/absent/a.png"), "/absent/a.png cannot be written"),
         ((), "empty is empty"),
     ):

@@ -45,7 +45,7 @@ def test_a_run_is_measured_judged_and_exported(
 ) -> None:
     budget = tmp_path / "budget.toml"
     budget.write_text("[latency_ms.end_to_end]\np50 = 0.001\n[frames]\ninvalid = 0\n")
-    names = {flag: tmp_path / f"run.{flag}" for flag in ("plot", "csv", "trace")}
+    names = {flag: tmp_path / f"{flag}.png" for flag in ("plot", "csv", "trace")}
     files = [part for flag, path in names.items() for part in (f"--{flag}", str(path))]
     source = f"loop:{clip([40, 60, 80])}"
     status = main(
@@ -107,7 +107,9 @@ def failure(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
     artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = failure(capsys, flags(artifact, tmp_path, "--camera", "1928x1208"))
+    assert main(flags(artifact, tmp_path, "--camera", "1928x1208")) == 1
+    (line,) = capsys.readouterr().err.splitlines()  # no empty one where the bar was
+    assert line.startswith("modeld: error: ")
     assert "not built for camera 1928x1208" in line
 
 
@@ -118,6 +120,8 @@ def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
         (("--rate", "0"), "--rate 0.0 or --deadline 50.0 is out of range"),
         (("--budget", "absent.toml"), "absent.toml cannot be read"),
         (("--config", "absent.toml"), "configuration absent.toml cannot be read"),
+        (("--plot", "run.foo"), "run.foo has no ending of a picture; give it one of .png, .svg"),
+        (("--plot", "run"), "run has no ending of a picture"),
         (("--plot", "/absent/a.png"), "/absent/a.png cannot be written"),
         (("--csv", "/absent/a.csv"), "/absent/a.csv cannot be written"),
         (("--trace", "/absent/a.json"), "/absent/a.json cannot be written"),

@@ -88,7 +88,10 @@ def test_tables_keep_their_numbers_whole_on_eighty_columns() -> None:
     for name in (*STACKED, "turn", "overhead", "end to end"):
         (row,) = (line for line in text.splitlines() if line.strip().startswith(name + " "))
         assert "…" not in row[:66]
-    assert "39 answered, 1 dropped" in shown(summary_table(numbers))
+    summary = shown(summary_table(numbers), width=200)
+    assert "39 answered, 1 dropped" in summary
+    assert "1 of 30 frames missed it" in summary
+    assert "of 39 answers heard here the first 10 are left out" in summary
 
 
 @pytest.mark.parametrize(("per_second", "wanted"), [(0, 0.0), (1000, 300_000 / MIB)])
