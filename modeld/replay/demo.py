@@ -10,7 +10,7 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
