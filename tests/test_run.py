@@ -290,7 +290,7 @@ def flags(driver: tuple[Path, str]) -> list[str]:
         (["--pin", ""], "'' is no identity"),
         (["--frames", "-2"], "--frames -2 is no number of frames"),
         (["--source", "road", "--rate", "inf"], "--rate inf is no frame rate"),
-        (["--artifact", "/nonexistent"], "/nonexistent cannot be read"),
+        (["--artifact", "/nonexistent/a"], "/nonexistent/a cannot be read"),
         (["--config", "/nonexistent.toml"], "configuration /nonexistent.toml cannot be read"),
         (["--source", "/nonexistent.mp4"], "/nonexistent.mp4 does not exist"),
         (["--source", "road", "--camera", "640x480"], "not built for camera 640x480, only for 64x"),
