@@ -165,4 +165,4 @@ def _reason(error: Exception) -> str:
         if isinstance(error, UnicodeDecodeError)
         else str(error)
     )
-    return " ".join(text.split()).rstrip(".")[:_MAX_REASON]
+    return " ".join(text.split()).rstrip(".")[:_MAX_REASON] or type(error).__name__
