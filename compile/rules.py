@@ -46,14 +46,15 @@ def broken_rule(path: Path, model: onnx.ModelProto) -> str:
     """Why no build can begin with the `model` read from `path`, in one line; empty when it can."""
     if not model.graph.output:
         return f"{path} has no outputs, so there is nothing to compute; export it with outputs"
+    # Before the checker: what it says of such text depends on the version of Python.
+    for text in _texts(model):
+        if isinstance(text, bytes):  # what the bindings make of it
+            return f"{path} breaks the ONNX rules ({text!r} is not UTF-8); export it again"
     try:
         # By path, so that external weights are found.
         onnx.checker.check_model(path)
     except _CHECKER_ERRORS as error:
         return f"{path} breaks the ONNX rules ({_reason(error)}); export it again"
-    for text in _texts(model):
-        if isinstance(text, bytes):  # what the bindings make of it
-            return f"{path} breaks the ONNX rules ({text!r} is not UTF-8); export it again"
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name for value in model.graph.input} - constants
     for output in model.graph.output:
