@@ -23,6 +23,7 @@ from modeld.cameras.frame import Frame
 from modeld.cameras.nv12 import packed_layout
 from modeld.cameras.visionipc.paths import NARROW_ROAD, WIDE_ROAD, VisionIpcConfig
 from modeld.cameras.visionipc.server import VisionIpcServer
+from modeld.cameras.visionipc.wakeup import _tkill, wake
 from modeld.fakes.executor import SLICES
 from modeld.messaging import ZmqTransport, decode_event
 
@@ -208,6 +209,27 @@ def test_one_camera_devices(daemon: Process, stream: int) -> None:
         event = daemon.answer(frame_id, stream)
         assert event.modelV2.frameIdExtra == frame_id
     assert daemon.stop() == 0
+
+
+def test_a_wake_up_that_is_pending_when_it_is_stopped(
+    tmp_path: Path, driver: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only a driver that has compiled in this process handles SIGTERM.
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kernels"))
+    daemon = Process(tmp_path, *driver)
+    try:
+        ready(daemon)
+        start_cameras(daemon, NARROW_ROAD)
+        main_thread = daemon.process.pid
+        daemon.process.send_signal(signal.SIGSTOP)
+        status = Path(f"/proc/{main_thread}/status")
+        daemon.until("stop", lambda: "State:\tT" in status.read_text())
+        wake(main_thread)
+        _tkill()(main_thread, signal.SIGTERM)
+        daemon.process.send_signal(signal.SIGCONT)
+        assert daemon.process.wait(PATIENCE_S) == 0
+    finally:
+        daemon.close()
 
 
 def test_a_camera_that_comes_late_and_goes_again(daemon: Process) -> None:

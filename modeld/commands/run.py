@@ -20,6 +20,7 @@ from modeld import selftest
 from modeld.artifact import Artifact, refused
 from modeld.boundary import Ended
 from modeld.cameras.frame import FrameSource
+from modeld.cameras.visionipc.wakeup import ignore_late_wakeups
 from modeld.clock import Clock, SystemClock
 from modeld.commands import options
 from modeld.commands.cameras import camera_counts, camera_server, camera_sources
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     _check_flags(args)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="modeld: %(message)s")
     config = _configuration(args)
+    if threading.current_thread() is threading.main_thread():
+        ignore_late_wakeups()
     clock = SystemClock()
     notifier = notifier_of(os.environ)
     health = Health(clock, notifier)
