@@ -5,7 +5,7 @@ demo: .venv/ready
 	.venv/bin/python -m modeld.replay.demo --out out/demo
 
 test: .venv/ready
-	.venv/bin/pytest
+	.venv/bin/pytest --numprocesses 2 --dist loadscope
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -1,5 +1,6 @@
 """Where tests find real models, clips and logs."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,7 +14,9 @@ DATA = Path(os.environ.get("MODELD_DATA", Path(__file__).parents[1] / ".." / "sh
 
 
 def pytest_configure() -> None:
-    """A suite started in the background ignores Ctrl-C, and so would the commands it starts."""
+    """What the suite was started from makes no difference to the commands that it starts."""
+    os.environ.pop("COLUMNS", None)  # the width of tables, which a terminal's user may have set
+    # A suite started in the background ignores Ctrl-C.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
@@ -38,7 +41,20 @@ def data_path() -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def reference_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small reference network, built once for all tests that want the real thing."""
-    folder = tmp_path_factory.mktemp("reference")
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # common to the processes that share the tests
+    built = folder / "reference"
+    with (folder / "reference.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            unfinished = tmp_path_factory.mktemp("reference")
+            _build_reference(unfinished)
+            unfinished.rename(built)
+    return built / "driving"
+
+
+def _build_reference(folder: Path) -> None:
     steps = (
         ["reference", "--out", "reference.onnx"],
         ["build", "reference.onnx", "--out", "driving", "--camera", "1344x760"],
@@ -48,4 +64,3 @@ def reference_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = [sys.executable, "-m", "compile", *step]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-    return folder / "driving"
