@@ -8,21 +8,33 @@
 #define ROW_CHANNEL ROW_VALUES
 #define ROW_AT(first, kx) ((kx) * DILATION_X)
 
-// The values of a row that exist, shifted; padding stays zero since nobody reads or adds it.
-INLINE void read_row(float *restrict row, __global const uchar *restrict in, const int channel,
-                     const int channels, const int column) {
+INLINE void read_pixels(float *to, __global const uchar *from) {
+  struct __attribute__((packed)) Bytes {
+    uchar16 v;
+  };
+  struct __attribute__((packed)) Floats {
+    float16 v;
+  };
+  const uchar16 bytes = ((__global const struct Bytes *)from)->v;
+  ((struct Floats *)to)->v = convert_float16(bytes) + IN_SHIFT;
+}
+
+// The values of a row, shifted; those of the padding are zero.
+INLINE void read_row(float *row, __global const uchar *in, const int channel, const int channels,
+                     const int column) {
   const int first = column * STRIDE_X - PAD_LEFT;
   const int from = max(0, -first), to = min(ROW_VALUES, IN_WIDTH - first);
 #pragma unroll 1
   for (int c = 0; c < channels; c++) {
-    float *restrict out = row + c * ROW_VALUES;
-    __global const uchar *restrict at = in + IN_PLANE(channel + c) + first;
+    float *out = row + c * ROW_VALUES;
+    __global const uchar *at = in + IN_PLANE(channel + c) + first;
+    for (int i = 0; i < from; i++) out[i] = 0.0f;
+    for (int i = to; i < ROW_VALUES; i++) out[i] = 0.0f;
     int i = from;
-    for (; i + 16 <= to; i += 16)
-      vstore16(convert_float16(vload16(0, at + i)) + IN_SHIFT, 0, out + i);
+    for (; i + 16 <= to; i += 16) read_pixels(out + i, at + i);
     if (i < to && to - from >= 16) {
       // The last vector overlaps the one before; it does not reach beyond the row.
-      vstore16(convert_float16(vload16(0, at + to - 16)) + IN_SHIFT, 0, out + to - 16);
+      read_pixels(out + to - 16, at + to - 16);
       continue;
     }
     for (; i < to; i++) out[i] = (float)at[i] + IN_SHIFT;
@@ -46,7 +58,7 @@ INLINE void accumulate(float16 sum[BLOCKS][PIXELS], ROW_SPACE const float *restr
     float16 w[BLOCKS];
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
-      w[b] = vload16(0, weights + (kx * channels + c) * WEIGHT_STEP + b * WEIGHT_BLOCK);
+      w[b] = load16(0, weights + (kx * channels + c) * WEIGHT_STEP + b * WEIGHT_BLOCK);
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) {
       const int x = first + p * STRIDE_X;
@@ -87,7 +99,8 @@ INLINE void accumulate_rows(float16 sum[BLOCKS][PIXELS], __global const INPUT *r
 #if IN_BYTES
     float values[ROW_CHANNELS * ROW_VALUES];
     read_row(values, in + y * IN_WIDTH, block_in * 16, channels, column);
-    accumulate_row(sum, values, at, channels, column, checked);
+    // The padding is there.
+    accumulate_row(sum, values, at, channels, column, 0);
 #else
     accumulate_row(sum, in + block_in * IN_BLOCK + y * IN_WIDTH * IN_PIXEL, at, channels, column,
                    checked);
@@ -111,21 +124,43 @@ INLINE void tile(
   accumulate_rows(sum, in, weights, IN_BLOCKS, IN_TAIL, row, column, checked);
 #endif
 
+  const int place = block / OUT_BLOCKS, channels = block % OUT_BLOCKS;
+  const int first = base + channels * OUT_BLOCK + OUT_PIXEL_AT(place, row, column) * OUT_PIXEL;
 #pragma unroll
   for (int b = 0; b < BLOCKS; b++) {
-    const int place = (block + b) / OUT_BLOCKS, channels = (block + b) % OUT_BLOCKS;
-    const int lanes = OUT_LANES(channels);
+    const int lanes = OUT_LANES(channels + b);
+#if OUT_CHANNEL != 1
+    union {
+      float16 vector;
+      float values[16];
+    } pixels[PIXELS];
+#endif
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) {
       if (checked && column + p >= OUT_WIDTH) continue;
-      const int at =
-          base + channels * OUT_BLOCK + OUT_PIXEL_AT(place, row, column + p) * OUT_PIXEL;
+      // One pointer and constants, as for the inputs.
+      const int at = b * OUT_BLOCK + p * OUT_STEP;
       float16 v = sum[b][p];
-#define LOAD_CHANNEL(array) vload16(channels, array)
-#define LOAD_TENSOR(array) load_lanes(array + at, lanes)
+#define LOAD_CHANNEL(array) load16(b, array + channels * 16)
+#define LOAD_TENSOR(array) load_lanes(array + first + at, lanes)
       EPILOGUE
-      store_lanes(v, out + at, lanes);
+#if OUT_CHANNEL == 1
+      store_lanes(v, out + first + at, lanes);
+#else
+      pixels[p].vector = v;
+#endif
     }
+#if OUT_CHANNEL != 1
+    // Neighbouring pixels lie together. A loop, or there would be 16 stores for each of them.
+#pragma unroll 1
+    for (int i = 0; i < min(lanes, 16); i++) {
+#pragma unroll
+      for (int p = 0; p < PIXELS; p++) {
+        if (checked && column + p >= OUT_WIDTH) continue;
+        out[first + b * OUT_BLOCK + i * OUT_CHANNEL + p * OUT_STEP] = pixels[p].values[i];
+      }
+    }
+#endif
   }
 }
 

@@ -203,9 +203,12 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "OUT_BLOCKS": conv.groups * group_blocks(conv),
         "OUT_LANES(b)": _lanes(conv),
         "OUT_PIXEL_AT(place, y, x)": pixel_at(conv),
+        # From an output to its right neighbour in the tile.
+        "OUT_STEP": conv.upscale[1] * out["PIXEL"],
         "DISPATCH": dispatch(conv, tile),
     }
-    source = epilogue.render(conv.steps) + defines(values) + template("lanes") + template("conv")
+    source = epilogue.render(conv.steps) + defines(values)
+    source += template("vectors") + template("lanes") + template("conv")
     size = (
         ceil_div(tiles, tile.span),
         conv.out_map.batch * height,
@@ -246,10 +249,13 @@ def dispatch(conv: Convolution, tile: Tile) -> str:
     """Which variant of the tile a column needs.
 
     Inside, no index is checked. Where only one tile at each end crosses the border, its column is
-    a constant and the compiler drops the checks with the multiplications they guard.
+    a constant and the compiler drops the checks with the multiplications they guard. Rows of bytes
+    are read with their padding: only what is written is checked, and that for all tiles.
     """
     _, width, in_width = conv.rows
     tiles = ceil_div(width, tile.pixels)
+    if conv.pixels is not None:
+        return _tile_call(f"t * {tile.pixels}", int(width % tile.pixels > 0))
     crossing = [t for t in range(tiles) if _crosses(conv, tile, t, width, in_width)]
     inner = [t for t in range(tiles) if t not in crossing]
     if len(crossing) <= 4:
@@ -261,9 +267,12 @@ def dispatch(conv: Convolution, tile: Tile) -> str:
     if inner:
         branches.append(("1", f"t * {tile.pixels}", 0))
     return " else ".join(
-        f"if ({condition}) tile(out, in, weights ARGUMENTS, base, row, block, {column}, {checked});"
-        for condition, column, checked in branches
+        f"if ({condition}) {_tile_call(column, checked)}" for condition, column, checked in branches
     )
+
+
+def _tile_call(column: str, checked: int) -> str:
+    return f"tile(out, in, weights ARGUMENTS, base, row, block, {column}, {checked});"
 
 
 def _crosses(conv: Convolution, tile: Tile, t: int, width: int, in_width: int) -> bool:

@@ -15,24 +15,24 @@ INLINE void tile(__global float *restrict out, __global const float *restrict in
     __global const float *restrict at = in + (y * IN_WIDTH + column * STRIDE_X - PAD_LEFT) * 16;
 #pragma unroll
     for (int kx = 0; kx < KERNEL_WIDTH; kx++) {
-      const float16 w = vload16(ky * KERNEL_WIDTH + kx, weights);
+      const float16 w = load16(ky * KERNEL_WIDTH + kx, weights);
 #pragma unroll
       for (int p = 0; p < PIXELS; p++) {
         const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
         if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
-        sum[p] = fma(vload16(p * STRIDE_X + kx * DILATION_X, at), w, sum[p]);
+        sum[p] = fma(load16(p * STRIDE_X + kx * DILATION_X, at), w, sum[p]);
       }
     }
   }
+  const int first = base + (row * OUT_WIDTH + column) * 16;
 #pragma unroll
   for (int p = 0; p < PIXELS; p++) {
     if (checked && column + p >= OUT_WIDTH) continue;
-    const int at = base + (row * OUT_WIDTH + column + p) * 16;
     float16 v = sum[p];
-#define LOAD_CHANNEL(array) vload16(block, array)
-#define LOAD_TENSOR(array) vload16(0, array + at)
+#define LOAD_CHANNEL(array) load16(block, array)
+#define LOAD_TENSOR(array) load16(p, array + first)
     EPILOGUE
-    vstore16(v, 0, out + at);
+    store16(v, p, out + first);
   }
 }
 

@@ -79,7 +79,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         [
             epilogue.render(conv.steps),
             defines(values),
-            template("lanes"),
+            template("vectors") + template("lanes"),
             template("depthwise"),
         ]
     )

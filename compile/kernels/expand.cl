@@ -18,7 +18,7 @@ INLINE void expand_row(float16 *restrict row, __global const float *restrict in,
       const int count = min(16, IN_CHANNELS - first);
 #pragma unroll 1
       for (int c = 0; c < count; c++) {
-        const float16 w = vload16(first + c, weights);
+        const float16 w = load16(first + c, weights);
 #pragma unroll
         for (int p = 0; p < EXPAND_PIXELS; p++)
           sum[p] = fma((float16)(at[p * IN_PIXEL + c * IN_CHANNEL]), w, sum[p]);
@@ -27,7 +27,7 @@ INLINE void expand_row(float16 *restrict row, __global const float *restrict in,
 #pragma unroll
     for (int p = 0; p < EXPAND_PIXELS; p++) {
       float16 v = sum[p];
-#define LOAD_CHANNEL(array) vload16(block, array)
+#define LOAD_CHANNEL(array) load16(block, array)
       EXPAND_EPILOGUE
       row[column + p] = v;
     }
@@ -51,7 +51,7 @@ INLINE void depthwise_row(__global float *restrict out, float16 rows[ROWS][ROW_L
       const float16 *restrict at = rows[y % ROWS] + column * STRIDE_X;
 #pragma unroll
       for (int kx = 0; kx < KERNEL_WIDTH; kx++) {
-        const float16 w = vload16(ky * KERNEL_WIDTH + kx, weights);
+        const float16 w = load16(ky * KERNEL_WIDTH + kx, weights);
 #pragma unroll
         for (int p = 0; p < DEPTHWISE_PIXELS; p++)
           sum[p] = fma(at[p * STRIDE_X + kx * DILATION_X], w, sum[p]);
@@ -61,9 +61,9 @@ INLINE void depthwise_row(__global float *restrict out, float16 rows[ROWS][ROW_L
     for (int p = 0; p < DEPTHWISE_PIXELS; p++) {
       const int at = base + (column + p) * 16;
       float16 v = sum[p];
-#define LOAD_TENSOR(array) vload16(0, array + at)
+#define LOAD_TENSOR(array) load16(0, array + at)
       EPILOGUE
-      vstore16(v, 0, out + at);
+      store16(v, 0, out + at);
     }
   }
 }

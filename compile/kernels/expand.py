@@ -84,7 +84,7 @@ def render(spec: Expansion, expand_pixels: int, depthwise_pixels: int) -> Kernel
             f"#define ARGUMENTS {epilogue.arguments(steps)}\n",
             f"#define EPILOGUE {epilogue.body(last.steps)}\n",
             defines(values),
-            template("lanes"),
+            template("vectors") + template("lanes"),
             template("expand"),
         ]
     )

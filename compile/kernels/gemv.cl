@@ -16,12 +16,12 @@ INLINE void multiply(float16 sum[MAX_BLOCKS], __global const float *restrict in,
 #pragma unroll
       for (int b = 0; b < blocks; b++)
         parts[b][i] =
-            fma((float16)(in[k + i]), vload16(k + i, weights + b * length * 16), parts[b][i]);
+            fma((float16)(in[k + i]), load16(k + i, weights + b * length * 16), parts[b][i]);
   }
   for (; k < length; k++)
 #pragma unroll
     for (int b = 0; b < blocks; b++)
-      parts[b][0] = fma((float16)(in[k]), vload16(k, weights + b * length * 16), parts[b][0]);
+      parts[b][0] = fma((float16)(in[k]), load16(k, weights + b * length * 16), parts[b][0]);
 #pragma unroll
   for (int b = 0; b < blocks; b++)
     sum[b] = (parts[b][0] + parts[b][1]) + (parts[b][2] + parts[b][3]);

@@ -90,6 +90,7 @@ def render(products: Sequence[Product]) -> Kernel:
     source = (
         epilogue.helpers([step for product in products for step in product.steps])
         + defines({"MAX_BLOCKS": _MAX_BLOCKS, "OUT_CHANNEL": 1})
+        + template("vectors")
         + template("lanes")
         + template("gemv")
         + "".join(texts)
@@ -110,7 +111,7 @@ def _function(n: int, product: Product) -> str:
     return f"""
 #undef LOAD_CHANNEL
 #undef LOAD_TENSOR
-#define LOAD_CHANNEL(array) vload16(block, array)
+#define LOAD_CHANNEL(array) load16(block, array)
 #define LOAD_TENSOR(array) load_lanes(array + block * 16, lanes)
 static void product{n}(__global float *restrict out, __global const float *restrict in,
     __global const float *restrict weights{epilogue.parameters(product.steps)}, const int item) {{

@@ -1,27 +1,31 @@
 // Sixteen channels of one pixel, of which `lanes` exist; OUT_CHANNEL elements lie between two.
 
-#define INLINE static inline __attribute__((always_inline))
-
-static inline float16 load_lanes(__global const float *restrict from, const int lanes) {
+INLINE float16 load_lanes(__global const float *from, const int lanes) {
 #if OUT_CHANNEL == 1
-  if (lanes >= 16) return vload16(0, from);
+  if (lanes >= 16) return load16(0, from);
 #endif
-  float v[16];
+  union {
+    float16 vector;
+    float values[16];
+  } v;
 #pragma unroll
-  for (int i = 0; i < 16; i++) v[i] = i < lanes ? from[i * OUT_CHANNEL] : 0.0f;
-  return vload16(0, v);
+  for (int i = 0; i < 16; i++) v.values[i] = i < lanes ? from[i * OUT_CHANNEL] : 0.0f;
+  return v.vector;
 }
 
-static inline void store_lanes(const float16 v, __global float *restrict to, const int lanes) {
+INLINE void store_lanes(const float16 vector, __global float *to, const int lanes) {
 #if OUT_CHANNEL == 1
   if (lanes >= 16) {
-    vstore16(v, 0, to);
+    store16(vector, 0, to);
     return;
   }
 #endif
-  float values[16];
-  vstore16(v, 0, values);
+  union {
+    float16 vector;
+    float values[16];
+  } v;
+  v.vector = vector;
 #pragma unroll
   for (int i = 0; i < 16; i++)
-    if (i < lanes) to[i * OUT_CHANNEL] = values[i];
+    if (i < lanes) to[i * OUT_CHANNEL] = v.values[i];
 }

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compile.kernels import epilogue
-from compile.kernels.launch import Kernel, defines, make_kernel
+from compile.kernels.launch import Kernel, defines, make_kernel, template
 from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
 
 _MIN_PIXELS = 64
@@ -57,10 +57,11 @@ def render(mix: Mix) -> Kernel:
     name = f"mix_{out.channels}_{out.height}x{out.width}"
     source = epilogue.render(mix.steps) + defines(
         {
-            "LOAD_CHANNEL(array)": "vload16(block, array)",
-            "LOAD_TENSOR(array)": "vload16(0, array + base + p * 16)",
+            "LOAD_CHANNEL(array)": "load16(block, array)",
+            "LOAD_TENSOR(array)": "load16(0, array + base + p * 16)",
         }
     )
+    source += template("vectors")
     source += f"""
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
     __global float *restrict out, {inputs} PARAMETERS) {{
@@ -79,7 +80,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
 def _block_loop(mix: Mix, picks: Sequence[tuple[int, int]], block: int) -> str:
     return (
         "for (int p = first; p < last; p++) { "
-        f"float16 v = {_vector(mix, picks)}; EPILOGUE vstore16(v, 0, out + base + p * 16); }}"
+        f"float16 v = {_vector(mix, picks)}; EPILOGUE store16(v, 0, out + base + p * 16); }}"
     )
 
 
@@ -90,7 +91,7 @@ def _vector(mix: Mix, picks: Sequence[tuple[int, int]]) -> str:
     last = first_channel + len(picks) - 1
     together = picks[-1] == (first_source, last) and first_channel % LANES == 0
     if together and source.layout == BLOCKED:
-        return f"vload16(0, {_address(mix, first_source, first_channel)})"
+        return f"load16(0, {_address(mix, first_source, first_channel)})"
     lanes = [f"*({_address(mix, n, channel)})" for n, channel in picks]
     lanes += ["0.0f"] * (LANES - len(picks))
     return f"(float16)({', '.join(lanes)})"

@@ -11,12 +11,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
     const int right = min(left + KERNEL_WIDTH, IN_WIDTH), start = max(left, 0);
     float16 v = (float16)(FIRST);
     for (int y = from; y < bottom; y++)
-      for (int x = start; x < right; x++) v = COMBINE(v, vload16(y * IN_WIDTH + x, in));
+      for (int x = start; x < right; x++) v = COMBINE(v, load16(y * IN_WIDTH + x, in));
     v = v * SCALE;
     const int at = (map * OUT_HEIGHT + row) * OUT_WIDTH * 16 + column * 16;
-#define LOAD_CHANNEL(array) vload16(block, array)
-#define LOAD_TENSOR(array) vload16(0, array + at)
+#define LOAD_CHANNEL(array) load16(block, array)
+#define LOAD_TENSOR(array) load16(0, array + at)
     EPILOGUE
-    vstore16(v, 0, out + at);
+    store16(v, 0, out + at);
   }
 }

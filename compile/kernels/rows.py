@@ -38,5 +38,11 @@ def render(rows: Rows) -> Kernel:
         "SPAN": span,
     }
     helpers = epilogue.helpers((), ("exponential",)) if rows.kind == "softmax" else ""
-    source = helpers + epilogue.render(rows.steps) + defines(values) + template("rows")
+    source = (
+        helpers
+        + epilogue.render(rows.steps)
+        + defines(values)
+        + template("vectors")
+        + template("rows")
+    )
     return make_kernel(name, source, (ceil_div(rows.count, span), 1, 1))

@@ -47,6 +47,7 @@ def render(stack: Stack) -> Kernel:
     inputs = "".join(f",\n    __global const float *restrict in{i}" for i in range(count))
     source = (
         defines({"OUT_CHANNEL": 1})
+        + template("vectors")
         + template("lanes")
         + "".join(functions)
         + "\n__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(\n"
@@ -78,7 +79,7 @@ static void segment{n}(__global float *restrict out, {inputs}, const int first) 
 
 def _vector(name: str, source: Source, block: int, lanes: int) -> str:
     if source.layout == BLOCKED:
-        return f"vload16(p + {block * source.map.pixels}, {name})"
+        return f"load16(p + {block * source.map.pixels}, {name})"
     first = block * LANES
     values = [f"{name}[p + {(first + i) * source.map.pixels}]" for i in range(lanes)]
     return f"(float16)({', '.join(values + ['0.0f'] * (LANES - lanes))})"
