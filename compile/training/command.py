@@ -63,7 +63,8 @@ def _train_driving(
 
     weights = None if start_from is None else load(start_from)
     use_device(select_device(device))
-    trainer = train(lambda: DrivingTrainer(settings, weights), settings.run, out, display)
+    features = out / settings.data.features
+    trainer = train(lambda: DrivingTrainer(settings, features, weights), settings.run, out, display)
     trainer.close()
     title = f"{name}: {settings.steps} steps, {settings.network.size} network"
     plot_run(trainer.panels(), title, out / PLOT)

@@ -1,14 +1,16 @@
 """Weights to begin with, fitted to a few drives so that training starts at what is to be learned.
 
-Two things would else cost the first thousands of pictures. The biases of the outputs have to move
+Three things would else cost the first thousands of pictures. The biases of the outputs have to move
 to the mean of what is true, and on the way the network unlearns to look at its input: half of its
-rectifiers end up at zero for good. And without normalisation layers, what differs between pictures
-gets smaller from layer to layer beside what they have in common.
+rectifiers end up at zero for good. Without normalisation layers, what differs between pictures gets
+smaller from layer to layer beside what they have in common. And to random filters a standing car's
+two frames look like a moving one's: what one frame shows pays off sooner, and speed stays unseen.
 
 So the output biases are set to the statistics of the targets and their weights to zero, since
-answers to what is not yet understood would be noise, and every other layer is scaled so that
-each of its channels has mean 0 and deviation 1 before the rectifier, as in "All you need is a good
-init" (https://arxiv.org/abs/1511.06422), there without the means.
+answers to what is not yet understood would be noise. Every other layer is scaled so that each of
+its channels has mean 0 and deviation 1 before the rectifier, as in "All you need is a good init"
+(https://arxiv.org/abs/1511.06422), there without the means. And some of the first filters are
+differences between the frames.
 """
 
 import numpy as np
@@ -16,7 +18,13 @@ import numpy.typing as npt
 from tinygrad import Tensor
 
 from compile.reference.heads import HEADS, Head, basis, output_slices, scale_and_prior
-from compile.reference.topology import Convolution, Topology, stem_layers, trunk_layers
+from compile.reference.topology import (
+    IMAGE_CHANNELS,
+    Convolution,
+    Topology,
+    stem_layers,
+    trunk_layers,
+)
 from compile.reference.weights import seeded
 from compile.training.driving.data import Batch, make_batch
 from compile.training.driving.kernels.layers import depthwise, stem
@@ -29,6 +37,8 @@ Array = npt.NDArray[np.float32]
 _SEEN, _KNOWN = 64, 512
 # Streams of drives of their own.
 _STREAM = 2_000_003
+# Of a frame's channels those that are luma come first.
+_LUMA = 4
 # Chances and shares of the statistics stay between this and one minus this.
 _RAREST = 0.01
 
@@ -41,11 +51,27 @@ def fitted(
     The pictures of `seen` drives are looked at, and the truth of `known` others.
     """
     weights = seeded(topology, seed)
+    _see_motion(weights, topology)
     _scaled(weights, topology, drives_seen(seed, seen))
     truth = make_batch(_STREAM + seed, 1, known, 1)
     weights["trunk.coefficients.weight"] *= 0
     weights["trunk.coefficients.bias"] = output_biases(truth)
     return weights
+
+
+def _see_motion(weights: dict[str, Array], topology: Topology) -> None:
+    """Make a fourth of each camera's first filters the newer frame's luma minus the older's.
+
+    In turn of a pixel and of its surroundings, with either sign: the rectifier keeps one.
+    """
+    pixel, around = np.pad(np.ones((1, 1)), 1), np.full((3, 3), 1 / 9)
+    kinds = [sign * taps / _LUMA for taps in (pixel, around) for sign in (1, -1)]
+    for layer in stem_layers(topology):
+        for index, filter_ in enumerate(weights[f"{layer.name}.weight"][: topology.stem // 4]):
+            older, newer = filter_[:IMAGE_CHANNELS], filter_[IMAGE_CHANNELS:]
+            older[:], newer[:] = 0, 0
+            newer[:_LUMA] = kinds[index % len(kinds)]
+            older[:_LUMA] = -newer[:_LUMA]
 
 
 def drives_seen(seed: int, count: int) -> Batch:

@@ -22,10 +22,15 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class DataConfig:
-    """`seed` decides all drives; `workers` processes make them ahead of time, 0 for none."""
+    """`seed` decides all drives; `workers` processes make them ahead of time, 0 for none.
+
+    `features` is where phases with a frozen vision part keep what it sees, a folder in that of
+    the run, or one with a path of its own that several runs may share.
+    """
 
     seed: int = 1
     workers: int = 0
+    features: str = "features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,9 @@ class Phase:
     Moments are 0.2 s apart. Short drives show the most scenes; long ones train the memory. The
     pictures of `kept` batches stay in memory at a time, and each of these batches comes `reuse`
     times, in an order of its own each time.
+
+    With `frozen_vision` only memory, trunk and heads learn. What the vision part sees of each
+    drive is then made once and kept on disk, and in memory in place of the pictures.
     """
 
     sequences: int
@@ -53,6 +61,7 @@ class Phase:
     shape: str = "constant"
     reuse: int = 1
     kept: int = 1
+    frozen_vision: bool = False
 
     @property
     def schedule(self) -> Schedule:
@@ -147,8 +156,9 @@ class DrivingConfig:
                 f"phases[{number}].{name}": value
                 for number, phase in enumerate(self.phases[: begun + 1])
                 for name, value in asdict(phase).items()
-                # As with runs that began before pictures could be kept.
-                if name not in ("reuse", "kept") or phase.reuse > 1
+                # As with runs that began before there was a choice.
+                if phase.reuse > 1 or name not in ("reuse", "kept")
+                if phase.frozen_vision or name != "frozen_vision"
             },
         }
 

@@ -16,7 +16,7 @@ from compile.reference.weights import Weights, check
 from compile.training.driving.data import Batch, make_batch
 from compile.training.driving.model import sequence_outputs, to_tensors, watched
 from compile.training.driving.targets import NUMBERS, places, target_spans
-from compile.training.driving.trainer import drive_images
+from compile.training.driving.world import drive_images
 from modeld.action import MIN_LAT_CONTROL_SPEED
 from modeld.constants import T_IDXS, X_IDXS
 from modeld.files import write_atomic

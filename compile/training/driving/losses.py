@@ -58,6 +58,12 @@ def line_error(outputs: Tensor, numbers: Tensor, weights: Tensor, distance: floa
     return ((sideways * counted).sum() / counted.sum().maximum(1)).contiguous()
 
 
+def speed_error(outputs: Tensor, numbers: Tensor) -> Tensor:
+    """Mean error of the car's own speed, a scalar in m/s."""
+    said, true = outputs[..., places("pose")[0]], numbers[..., target_spans()["pose"]]
+    return (said[..., 0] - true[..., 0]).abs().mean().contiguous()
+
+
 def chance_loss(outputs: Tensor, chances: Tensor) -> Tensor:
     """Binary cross entropy of the yes-or-no heads."""
     logits = _columns(outputs, [_SLICES[head] for head in CHANCES])

@@ -29,6 +29,11 @@ from compile.training.driving.kernels.layers import LANES, dense, depthwise, poi
 TensorWeights = Mapping[str, Tensor]
 
 
+def is_policy(name: str) -> bool:
+    """Whether a weight belongs to memory, trunk and heads; the others are the vision part."""
+    return name.startswith(("attention.", "trunk."))
+
+
 def vision(
     weights: TensorWeights,
     topology: Topology,

@@ -20,11 +20,16 @@ Floats = npt.NDArray[np.float32]
 # Head → weight in the loss. Lines and path are what the network is for. The pose has a large one:
 # speed is the hardest to see, and path, lead and action all depend on it.
 NUMBERS = {
-    "lane_lines": 2.0, "road_edges": 0.4, "pose": 1.2, "wide_from_device_euler": 0.05,
-    "road_transform": 0.2, "plan": 1.5, "lead": 1.2, "action": 0.6,
+    "lane_lines": 2.0, "road_edges": 0.4, "pose": 4.0, "wide_from_device_euler": 0.05,
+    "road_transform": 0.2, "plan": 1.5, "lead": 1.2, "action": 2.0,
 }  # fmt: skip
+# How the pose's weight is shared out: five sixths to the speed along the road.
+_POSE_SHARES = np.array([5, 0.2, 0.2, 0.2, 0.2, 0.2], np.float32)
 CHANCES = {"lane_lines_prob": 1.5, "meta": 0.05, "lead_prob": 0.4}
 CHOICES = {"desire_pred": 0.05, "desire_state": 0.1}
+
+# Head → the deviation of its first place that is rewarded up to, in m/s and m/s².
+_SHARPEST = {"pose": 0.2, "action": 0.02}
 
 # Metres at which a lead counts once.
 _LEAD_DISTANCE = 30.0
@@ -61,9 +66,15 @@ def least_log_std() -> Floats:
     The prior's is a tenth. Many places (heights, the path's first moments) hardly ever differ from
     their mean; were a sharper claim rewarded, the slightest noise there would cost more than all
     that the picture tells, and training would shut the network's eyes.
+
+    Speed and lateral acceleration are another matter. Readers divide the latter by the square of
+    the speed: of a slow car it is a hundredth of the scale, and that is the whole answer.
     """
     _, prior = scale_and_prior()
-    return np.concatenate([prior[places(head)[1]] for head in NUMBERS]) + np.float32(np.log(2))
+    least = np.concatenate([prior[places(head)[1]] for head in NUMBERS]) + np.float32(np.log(2))
+    for head, deviation in _SHARPEST.items():
+        least[target_spans()[head].start] = np.log(deviation)
+    return least
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ def targets_of(moment: Moment, action_t: Floats, wide_error: Floats) -> Targets:
             truth.road_edges,
             np.broadcast_to(known[:, None, :, None], truth.road_edges.shape),
         ),
-        "pose": (truth.pose, np.broadcast_to(one, truth.pose.shape)),
+        "pose": (truth.pose, one * _POSE_SHARES),
         "wide_from_device_euler": (wide_error, np.broadcast_to(one, wide_error.shape)),
         "road_transform": (truth.road_transform, np.broadcast_to(one, truth.road_transform.shape)),
         "plan": (truth.plan, np.broadcast_to(_plan_weight(truth), truth.plan.shape)),

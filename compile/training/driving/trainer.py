@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import log2
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import save
@@ -10,14 +12,20 @@ from tinygrad import Context, Tensor, TinyJit, dtypes
 from tinygrad.nn.optim import AdamW, OptimizerGroup
 
 from compile.reference.graph import assemble
-from compile.reference.topology import IMAGE_CHANNELS
 from compile.reference.weights import Array, Weights, check, seeded
 from compile.training.driving.beginning import fitted
 from compile.training.driving.config import DrivingConfig, Phase
 from compile.training.driving.data import BatchMaker
-from compile.training.driving.losses import chance_loss, choice_loss, line_error, number_loss
-from compile.training.driving.model import fits, sequence_outputs, to_tensors, watched
-from compile.training.driving.world import HEIGHT, WIDTH, paint
+from compile.training.driving.features import FeatureCache, FrozenVision
+from compile.training.driving.losses import (
+    chance_loss,
+    choice_loss,
+    line_error,
+    number_loss,
+    speed_error,
+)
+from compile.training.driving.model import fits, is_policy, sequence_outputs, to_tensors, watched
+from compile.training.driving.world import drive_images
 from compile.training.history import History
 from compile.training.loop import MODEL, WEIGHTS
 from compile.training.matching import require_same_fields
@@ -29,15 +37,11 @@ from compile.training.stepping import whole_step
 from modeld.errors import ModeldError
 
 _BETAS = (0.9, 0.98)
-# What a step measures, in this order: the loss, its three parts, metres beside the lane lines.
-_MEASURED = ("loss", "numbers", "chances", "choices", "line_error")
+# What a step measures, in this order: the loss, its three parts, metres beside the lane lines,
+# m/s of the car's own speed.
+_MEASURED = ("loss", "numbers", "chances", "choices", "line_error", "speed_error")
 # Where in the data a checkpoint is, and whether the run began with given weights.
 _CONFIG, _STARTED_FROM = "config", "started_from"
-
-
-def drive_images(scenes: Tensor, cameras: Tensor, steps: int) -> Tensor:
-    """What a batch's cameras give, (S, T + 1, 2, 6, 128, 256) uint8, for T = `steps`."""
-    return paint(scenes, cameras).reshape(-1, steps + 1, 2, IMAGE_CHANNELS, HEIGHT, WIDTH)
 
 
 def _beginning(config: DrivingConfig) -> dict[str, Array]:
@@ -53,24 +57,32 @@ def _beginning(config: DrivingConfig) -> dict[str, Array]:
     return weights
 
 
+class _Group(NamedTuple):
+    """Weights that learn in the same phases and at the same rate."""
+
+    policy: bool
+    rate_factor: float
+
+
 def _optimizer(
     weights: Mapping[str, Tensor], decay: float
-) -> tuple[tuple[float, ...], OptimizerGroup]:
-    """An AdamW for each factor of the learning rate, and the factors in the same order.
+) -> tuple[tuple[_Group, ...], OptimizerGroup]:
+    """An AdamW for each group of weights, and the groups in the same order.
 
     Adam moves every weight by about the rate in a step, so a sum over thousands of inputs changes
     a hundred times as much as one over nine, and without normalisation nothing takes that back.
     So weights with many inputs move less and those with few move more (https://arxiv.org/abs/2203.03466).
     """
-    groups: dict[float, list[Tensor]] = {}
+    members: dict[_Group, list[Tensor]] = {}
     for name, weight in weights.items():
-        groups.setdefault(rate_factor(name, weight.shape), []).append(weight)
-    factors = tuple(sorted(groups))
+        group = _Group(is_policy(name), rate_factor(name, weight.shape))
+        members.setdefault(group, []).append(weight)
+    groups = tuple(sorted(members))
     beta_1, beta_2 = _BETAS
-    return factors, OptimizerGroup(
+    return groups, OptimizerGroup(
         *(
-            AdamW(groups[f], lr=0.0, b1=beta_1, b2=beta_2, weight_decay=decay, fused=False)
-            for f in factors
+            AdamW(members[g], lr=0.0, b1=beta_1, b2=beta_2, weight_decay=decay, fused=False)
+            for g in groups
         )
     )
 
@@ -89,23 +101,28 @@ def rate_factor(name: str, shape: Sequence[int]) -> float:
 class DrivingTrainer:
     """A run: weights, optimizer, drives, and the step as captured kernels, anew for each phase."""
 
-    def __init__(self, config: DrivingConfig, weights: Weights | None = None) -> None:
+    def __init__(
+        self, config: DrivingConfig, features: Path, weights: Weights | None = None
+    ) -> None:
         """Begin with `weights`, or with fitted ones from the configuration's seed.
 
-        Raises ModeldError when the weights are of another size.
+        What frozen vision parts see is kept in the folder `features`. Raises ModeldError when the
+        weights are of another size.
         """
         self.config, self.topology = config, config.topology
         self._started_from = None if weights is None else sha256(save(dict(weights))).hexdigest()
         if weights is not None:
             check(weights, self.topology)
         self.weights = to_tensors(_beginning(config) if weights is None else weights)
-        self._factors, self.optimizer = _optimizer(self.weights, config.optimizer.weight_decay)
+        self._groups, self.optimizer = _optimizer(self.weights, config.optimizer.weight_decay)
         start(self.weights, self.optimizer)
         self.step, self.history = 0, History()
         self._compute = getattr(dtypes, config.network.compute)
         self._phase: Phase | None = None
+        self._cache = FeatureCache(features)
         self._captured: Callable[..., Tensor]
         self._paint: Callable[..., Tensor]
+        self._vision: FrozenVision | None = None
         self._maker: BatchMaker
         # Inputs by number of the batch.
         self._kept: dict[int, list[Tensor]] = {}
@@ -134,9 +151,15 @@ class DrivingTrainer:
         return float(values[0])
 
     def evaluate(self) -> str:
-        """How far the lane lines of the last batches are off: no drive was seen before."""
-        errors = self.history.steps["line_error"][-self.config.run.evaluate_every :]
-        return f"lane lines {np.mean(errors):.2f} m off at 20 m"
+        """How far lane lines and speed are off in the last batches, and where features are from."""
+        last = slice(-self.config.run.evaluate_every, None)
+        lines, speed = (
+            np.mean(self.history.steps[name][last]) for name in ("line_error", "speed_error")
+        )
+        said = f"lane lines {lines:.2f} m off at 20 m, speed {speed:.1f} m/s"
+        if self._vision is None:
+            return said
+        return f"{said}, features of {self._cache.made} batches made, {self._cache.found} found"
 
     def snapshot(self) -> Snapshot:
         """The run as it is."""
@@ -197,20 +220,30 @@ class DrivingTrainer:
         self._paint = TinyJit(
             lambda scenes, cameras: drive_images(scenes, cameras, phase.steps_each).realize()
         )
+        self._vision = (
+            FrozenVision(self.weights, self.topology, self._compute, phase.steps_each, self._cache)
+            if phase.frozen_vision
+            else None
+        )
         self._captured = TinyJit(self._training_step)
         self._phase = phase
 
     def _batch(self, phase: Phase, first: int) -> list[Tensor]:
-        """The next step's inputs: painted, or kept from the last time that they were used."""
+        """The next step's inputs: made, or kept from the last time that they were used."""
         number = phase.batch_at(self.step - first, self.config.data.seed)
         if number in self._kept:
             return self._kept[number]
-        arrays = self._maker.batch(first + number).arrays()
-        scenes, cameras, *rest = (Tensor(array).realize() for array in arrays.values())
-        inputs = [self._paint(scenes, cameras), *rest]
+        batch = self._maker.batch(first + number)
+        scenes, cameras, *rest = batch.arrays().values()
+        if self._vision is not None:
+            looked_at = Tensor(self._vision.features(batch)).realize()
+        else:
+            looked_at = self._paint(Tensor(scenes).realize(), Tensor(cameras).realize())
+            if phase.reuse > 1:
+                # The captured kernel paints into the same memory every time.
+                looked_at = looked_at.clone().realize()
+        inputs = [looked_at, *(Tensor(array).realize() for array in rest)]
         if phase.reuse > 1:
-            # The captured kernel paints into the same memory every time.
-            inputs[0] = inputs[0].clone().realize()
             last = number // phase.kept
             self._kept = {n: t for n, t in self._kept.items() if n // phase.kept == last}
             self._kept[number] = inputs
@@ -218,7 +251,7 @@ class DrivingTrainer:
 
     def _training_step(
         self,
-        images: Tensor,
+        looked_at: Tensor,
         desires: Tensor,
         traffic: Tensor,
         action_t: Tensor,
@@ -228,7 +261,10 @@ class DrivingTrainer:
         choices: Tensor,
         rate: Tensor,
     ) -> Tensor:
-        features = watched(self.weights, self.topology, images, self._compute)
+        """One step on pictures (S, T + 1, 2, 6, 128, 256), or on what a frozen part saw of them."""
+        features = looked_at
+        if self._vision is None:
+            features = watched(self.weights, self.topology, looked_at, self._compute)
         inputs = (features, desires, traffic, action_t)
         outputs = sequence_outputs(self.weights, self.topology, *inputs)
         parts = (
@@ -237,31 +273,35 @@ class DrivingTrainer:
             choice_loss(outputs, choices),
         )
         loss = parts[0] + parts[1] + parts[2]
-        self.optimizer.zero_grad()
+        learning = [
+            (member, group.rate_factor)
+            for member, group in zip(self.optimizer.optimizers, self._groups, strict=True)
+            if group.policy or self._vision is None
+        ]
+        optimizer = OptimizerGroup(*(member for member, _ in learning))
+        optimizer.zero_grad()
         loss.backward()
-        require_gradients(self.optimizer, self.weights)
+        require_gradients(optimizer, self.weights)
         if desires.shape[1] == 1:
             # A single look has no past to learn the use of.
             memory = self.weights["attention.memory.weight"]
             memory.grad = memory.grad.zeros_like()
-        self._clip_gradients()
+        _clip_gradients(optimizer.params, self.config.optimizer.clip)
         # In place: the rate belongs to the state that is saved.
-        rates = [
-            member.lr.assign(rate * factor)
-            for member, factor in zip(self.optimizer.optimizers, self._factors, strict=True)
-        ]
-        measured = loss.stack(*parts, line_error(outputs, numbers, weights))
-        Tensor.realize(measured, *rates, *self.optimizer.schedule_step())
+        rates = [member.lr.assign(rate * factor) for member, factor in learning]
+        errors = line_error(outputs, numbers, weights), speed_error(outputs, numbers)
+        measured = loss.stack(*parts, *errors)
+        Tensor.realize(measured, *rates, *optimizer.schedule_step())
         return measured
 
-    def _clip_gradients(self) -> None:
-        """Scale all gradients so that together they are not longer than `clip`."""
-        for parameter in self.optimizer.params:
-            parameter.grad = parameter.grad.contiguous()
-        # One kernel each: all sums in one are more than OpenCL compilers take.
-        squares = [p.grad.square().sum().contiguous() for p in self.optimizer.params]
-        length = squares[0].stack(*squares[1:]).sum().sqrt()
-        clip = self.config.optimizer.clip
-        factor = (clip / (length + 1e-6)).minimum(1.0).contiguous()
-        for parameter in self.optimizer.params:
-            parameter.grad = parameter.grad * factor
+
+def _clip_gradients(parameters: Sequence[Tensor], clip: float) -> None:
+    """Scale all gradients so that together they are not longer than `clip`."""
+    for parameter in parameters:
+        parameter.grad = parameter.grad.contiguous()
+    # One kernel each: all sums in one are more than OpenCL compilers take.
+    squares = [p.grad.square().sum().contiguous() for p in parameters]
+    length = squares[0].stack(*squares[1:]).sum().sqrt()
+    factor = (clip / (length + 1e-6)).minimum(1.0).contiguous()
+    for parameter in parameters:
+        parameter.grad = parameter.grad * factor

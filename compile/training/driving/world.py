@@ -11,6 +11,7 @@ from tinygrad import Tensor, dtypes
 from tinygrad.device import Device
 from tinygrad.uop.ops import KernelInfo, Ops, ProgramInfo, UOp
 
+from compile.reference.topology import IMAGE_CHANNELS
 from modeld.calibration import MEDMODEL, SBIGMODEL, Intrinsics, warp_matrix
 from modeld.errors import ModeldError
 from modeld.replay.road.camera import CAMERA_PARAMETERS
@@ -88,15 +89,20 @@ def paint_source(language: str) -> str:
     return DIALECTS[language] + defines + _TYPES[lanes] + yuv_function(lanes=lanes) + _PAINT
 
 
-@cache
-def _compiled(device: str) -> tuple[str, bytes]:
+def source_for(device: str) -> str:
+    """The kernel `paint` for a tinygrad device; ModeldError when it has no language for it."""
     language = _LANGUAGES.get(device.split(":")[0])
     if language is None:
         raise ModeldError(
             f"the training world is painted on {', '.join(_LANGUAGES)}, not on {device}; "
             "set DEV to one of those"
         )
-    source = paint_source(language)
+    return paint_source(language)
+
+
+@cache
+def _compiled(device: str) -> tuple[str, bytes]:
+    source = source_for(device)
     return source, Device[device].compiler.compile_cached(source)
 
 
@@ -131,3 +137,8 @@ def paint(scenes: Tensor, cameras: Tensor) -> Tensor:
         0
     ]
     return painted
+
+
+def drive_images(scenes: Tensor, cameras: Tensor, steps: int) -> Tensor:
+    """What a batch's cameras give, (S, T + 1, 2, 6, 128, 256) uint8, for T = `steps`."""
+    return paint(scenes, cameras).reshape(-1, steps + 1, 2, IMAGE_CHANNELS, HEIGHT, WIDTH)

@@ -10,7 +10,7 @@ from compile.training.driving.beginning import drives_seen, fitted, output_biase
 from compile.training.driving.data import make_batch
 from compile.training.driving.model import sequence_outputs, to_tensors, watched
 from compile.training.driving.targets import CHANCES, places, target_spans
-from compile.training.driving.trainer import drive_images
+from compile.training.driving.world import drive_images
 
 DEVICE = "CL"
 # As small as our kernels take.
@@ -32,6 +32,16 @@ def test_layers_are_scaled_and_answers_do_not_depend_on_the_picture() -> None:
     np.testing.assert_allclose(features.numpy().std((0, 1)), 1, atol=0.02)
     outputs = sequence_outputs(tensors, EVEN, features, desires, traffic, action_t).numpy()
     assert np.ptp(outputs[..., : output_slices()["hidden_state"].start], axis=(0, 1)).max() == 0
+
+
+def test_a_fourth_of_the_first_filters_see_only_what_moves() -> None:
+    weights = fitted(EVEN, 3, seen=SEEN, known=8)
+    for camera in ("narrow", "wide"):
+        older, newer = np.split(weights[f"stem_{camera}.weight"], 2, axis=1)
+        response = (older + newer).sum((1, 2, 3))  # to two even grey frames, the same twice
+        np.testing.assert_allclose(response[:4], 0, atol=1e-5)
+        assert np.abs(newer[:4, :4]).sum((1, 2, 3)).min() > 0.1
+        assert np.abs(response[4:]).max() > 0.1
 
 
 def test_biases_are_the_statistics_of_the_truth() -> None:

@@ -20,6 +20,7 @@ from compile.training.driving.targets import (
     NUMBERS,
     least_log_std,
     places,
+    target_spans,
     targets_of,
 )
 from modeld.replay.road.drive import Drive
@@ -70,8 +71,20 @@ def test_shapes_and_finiteness() -> None:
 def test_means_and_deviations_of_all_heads_are_disjoint_places_of_the_outputs() -> None:
     taken = [i for head in NUMBERS for part in places(head) for i in range(*part.indices(2066))]
     assert len(taken) == len(set(taken)) == 2 * NUMBER_WIDTH
-    assert least_log_std().shape == (NUMBER_WIDTH,)
     assert places("plan") == (slice(917, 917 + 495), slice(917 + 495, 1907))
+
+
+def test_speed_and_lateral_acceleration_are_wanted_sharper_than_a_fifth_of_the_scale() -> None:
+    least, spans = np.exp(least_log_std()), target_spans()
+    assert least.shape == (NUMBER_WIDTH,)
+    np.testing.assert_allclose(least[spans["pose"]], [0.2, 0.1, 0.1, 0.004, 0.004, 0.01], rtol=1e-5)
+    np.testing.assert_allclose(least[spans["action"]], [0.02, 0.2], rtol=1e-5)
+
+
+def test_most_of_the_weight_of_the_pose_is_on_the_speed() -> None:
+    pose = make_batch(1, 0, 1, 1).weights[0, 0, target_spans()["pose"]]
+    np.testing.assert_allclose(pose.sum(), NUMBERS["pose"], rtol=1e-6)
+    np.testing.assert_allclose(pose[0], NUMBERS["pose"] * 5 / 6, rtol=1e-6)
 
 
 def test_numbers_are_the_truth_in_the_order_of_the_heads() -> None:

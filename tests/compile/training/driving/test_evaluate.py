@@ -95,7 +95,7 @@ def test_a_run_is_measured_and_released_with_its_record(
     evaluated: dict[str, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = DrivingConfig(phases=(Phase(1, 1, steps=1, rate=1e-3),))
-    trainer = DrivingTrainer(config, seeded(SMALL, 1))
+    trainer = DrivingTrainer(config, tmp_path / "features", seeded(SMALL, 1))
     CheckpointStore(tmp_path / "run" / CHECKPOINTS).save(trainer.snapshot())
     folder = tmp_path / "package"
     arguments = ["evaluate", str(tmp_path / "run"), "--out", str(tmp_path / "out")]

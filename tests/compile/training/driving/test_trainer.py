@@ -17,6 +17,7 @@ from compile.training.checkpoint import CheckpointStore
 from compile.training.checkpoint import load as load_checkpoint
 from compile.training.display import TrainingDisplay
 from compile.training.driving.config import DrivingConfig, Phase, RunConfig
+from compile.training.driving.model import is_policy
 from compile.training.driving.trainer import DrivingTrainer, rate_factor
 from compile.training.history import History
 from compile.training.loop import CHECKPOINTS, WEIGHTS, train
@@ -30,6 +31,8 @@ CONFIG = DrivingConfig(
     ),
     run=RunConfig(save_every=2),
 )
+# No phase there freezes the vision part.
+UNUSED = Path("/nowhere")
 
 
 @pytest.fixture
@@ -63,13 +66,13 @@ def stop_before(trainer: DrivingTrainer, step: int) -> DrivingTrainer:
 
 @pytest.mark.slow  # some 380 kernels are compiled for each phase
 def test_an_interrupted_run_goes_on_to_the_same_bits(config: DrivingConfig, tmp_path: Path) -> None:
-    whole = train_quietly(DrivingTrainer(config), tmp_path / "whole")
-    assert [len(curve) for curve in whole.history.steps.values()] == [5] * 5
+    whole = train_quietly(DrivingTrainer(config, UNUSED), tmp_path / "whole")
+    assert [len(curve) for curve in whole.history.steps.values()] == [5] * 6
     assert np.isfinite(list(whole.history.steps.values())).all()
     for step in (4, 5):  # in the first phase's last checkpoint interval, and in the second phase
         with pytest.raises(Stopped):
-            train_quietly(stop_before(DrivingTrainer(config), step), tmp_path / "parts")
-    train_quietly(DrivingTrainer(config), tmp_path / "parts")
+            train_quietly(stop_before(DrivingTrainer(config, UNUSED), step), tmp_path / "parts")
+    train_quietly(DrivingTrainer(config, UNUSED), tmp_path / "parts")
     for name in (WEIGHTS, "model.onnx", "metrics.json", f"{CHECKPOINTS}/step-00000005"):
         paths = [tmp_path / run / name for run in ("whole", "parts")]
         if paths[0].is_dir():
@@ -78,32 +81,61 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(config: DrivingConfig, tmp_
             assert paths[0].read_bytes() == paths[1].read_bytes(), name
 
 
+@pytest.mark.slow
+def test_a_frozen_vision_part_stays_and_is_looked_through_once(
+    config: DrivingConfig, tmp_path: Path
+) -> None:
+    phase = Phase(2, 2, steps=6, rate=1e-2, reuse=3, kept=2, frozen_vision=True)
+    config = replace(config, phases=(phase,))
+    weights, features = seeded(TINY, 9), tmp_path / "features"
+
+    def made() -> DrivingTrainer:
+        return DrivingTrainer(config, features, weights)
+
+    whole = train_quietly(made(), tmp_path / "whole")
+    assert whole.evaluate().endswith("features of 2 batches made, 0 found")
+    assert len(list(features.iterdir())) == 2
+    trained = load(whole.results()[WEIGHTS])
+    moved = {name for name in weights if (trained[name] != weights[name]).any()}
+    assert moved == {name for name in weights if is_policy(name)}
+    with pytest.raises(Stopped):
+        train_quietly(stop_before(made(), 4), tmp_path / "parts")
+    resumed = train_quietly(made(), tmp_path / "parts")
+    assert resumed.evaluate().endswith("features of 0 batches made, 2 found")
+    assert resumed.results() == whole.results()
+    assert resumed.history == whole.history
+    last = f"{CHECKPOINTS}/step-00000006"
+    assert load_checkpoint(tmp_path / "whole" / last) == load_checkpoint(tmp_path / "parts" / last)
+
+
 def test_a_run_can_begin_with_weights(config: DrivingConfig) -> None:
     weights = seeded(TINY, 9)
-    trainer = DrivingTrainer(config, weights)
+    trainer = DrivingTrainer(config, UNUSED, weights)
     assert load(trainer.results()[WEIGHTS]).keys() == weights.keys()
     assert all((load(trainer.results()[WEIGHTS])[n] == weights[n]).all() for n in weights)
     snapshot = trainer.snapshot()
     # The same command and one without the weights go on; one with others does not.
     for again in (weights, None):
-        other = DrivingTrainer(config, again)
+        other = DrivingTrainer(config, UNUSED, again)
         other.resume(snapshot, History())
         assert other.snapshot() == snapshot
     with pytest.raises(ModeldError, match=r"--start-from is \w+ in the checkpoint, \w+ here"):
-        DrivingTrainer(config, seeded(TINY, 8)).resume(snapshot, History())
+        DrivingTrainer(config, UNUSED, seeded(TINY, 8)).resume(snapshot, History())
     with pytest.raises(ModeldError, match="--start-from is None in the checkpoint"):
-        DrivingTrainer(config, weights).resume(DrivingTrainer(config).snapshot(), History())
+        DrivingTrainer(config, UNUSED, weights).resume(
+            DrivingTrainer(config, UNUSED).snapshot(), History()
+        )
     with pytest.raises(ModeldError, match="which tiny has not"):
-        DrivingTrainer(config, weights | {"more": weights["feature.bias"]})
+        DrivingTrainer(config, UNUSED, weights | {"more": weights["feature.bias"]})
 
 
 def test_a_phase_may_be_changed_until_it_begins(config: DrivingConfig, tmp_path: Path) -> None:
-    trainer = DrivingTrainer(config)
+    trainer = DrivingTrainer(config, UNUSED)
     trainer.step = 3
     saved = load_checkpoint(CheckpointStore(tmp_path).save(trainer.snapshot()))
     first, second = config.phases
     later = replace(config, phases=(first, replace(second, steps=7, rate=0.1), second))
-    resumed = DrivingTrainer(later)
+    resumed = DrivingTrainer(later, UNUSED)
     resumed.resume(saved, History())
     assert (resumed.step, resumed.steps) == (3, 12)
     for changed, message in (
@@ -115,10 +147,10 @@ def test_a_phase_may_be_changed_until_it_begins(config: DrivingConfig, tmp_path:
         ),
     ):
         with pytest.raises(ModeldError, match=message):
-            DrivingTrainer(changed).resume(saved, History())
+            DrivingTrainer(changed, UNUSED).resume(saved, History())
     trainer.step = 4
     with pytest.raises(ModeldError, match=r"phases\[1\].rate is 0.001 in the checkpoint, 0.1 here"):
-        DrivingTrainer(later).resume(trainer.snapshot(), History())
+        DrivingTrainer(later, UNUSED).resume(trainer.snapshot(), History())
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 9))
@@ -167,4 +199,4 @@ def test_phases_follow_one_another() -> None:
 def test_weights_of_an_other_size_are_refused() -> None:
     content = save({"feature.bias": np.zeros(3, np.float32)})
     with pytest.raises(ModeldError, match="weights lack"):
-        DrivingTrainer(CONFIG, load(content))
+        DrivingTrainer(CONFIG, UNUSED, load(content))
