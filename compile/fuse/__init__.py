@@ -7,11 +7,12 @@ import onnx
 
 from compile.fuse import anchors, joins, row_anchors
 from compile.fuse.composites import combine
-from compile.fuse.dense import share_launches
+from compile.fuse.copies import combine_copies
 from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.expansions import join_expansions
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
+from compile.fuse.shared import share_launches
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
 from compile.kernels import group_conv
@@ -62,6 +63,8 @@ def fuse(
     if not on_groups:
         items = join_expansions(graph, items)
     Emitter(graph, items, tiles, on_groups).run()
+    if not on_groups:
+        combine_copies(graph)
     graph.prune()
     share_launches(graph)
     return graph.to_model([DOMAIN])

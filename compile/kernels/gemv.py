@@ -15,8 +15,6 @@ from compile.kernels.layout import LANES, Array, blocks_of, pad_channels
 
 # Sums of a work-item: four for each block of 16 outputs.
 _MAX_BLOCKS = 4
-# Kernel arguments beyond this many break some OpenCL devices.
-MAX_ARGUMENTS = 60
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,11 @@ class Products:
 
     items: tuple[Product, ...]
     shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def argument_count(self) -> int:
+        """Parameters of the kernel."""
+        return sum(product.argument_count for product in self.items)
 
 
 def pack_matrix(matrix: Array) -> Array:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tinygrad import Tensor, dtypes
 from tinygrad.device import Device
+from tinygrad.dtype import DType
 from tinygrad.renderer import Estimates
 from tinygrad.uop.ops import KernelInfo, Ops, ProgramInfo, UOp
 
@@ -67,9 +68,13 @@ def make_kernel(
 
 
 def launch(
-    kernel: Kernel, outputs: Sequence[tuple[int, ...]], inputs: Sequence[Tensor], label: str
+    kernel: Kernel,
+    outputs: Sequence[tuple[int, ...]],
+    inputs: Sequence[Tensor],
+    label: str,
+    types: Sequence[DType] | None = None,
 ) -> tuple[Tensor, ...]:
-    """New float32 tensors of the shapes `outputs`, written by `kernel`.
+    """New tensors of the shapes `outputs`, of `types` or else float32, written by `kernel`.
 
     The kernel's parameters are the outputs, then the inputs. Global sizes count work-items and
     are multiples of the local size. `label` holds the names of the ONNX nodes, one a line.
@@ -98,7 +103,9 @@ def launch(
         lines = UOp(Ops.LINEAR, src=(*sink.src, sink))
         return UOp(Ops.PROGRAM, src=(sink, lines, source, binary), arg=info)
 
-    fresh = [Tensor.empty(*shape, dtype=dtypes.float32) for shape in outputs]
-    placed = [tensor.contiguous() for tensor in inputs]
+    types = types or [dtypes.float32] * count
+    fresh = [Tensor.empty(*shape, dtype=kind) for shape, kind in zip(outputs, types, strict=True)]
+    # One number many times over has no device, and no buffer, until it is given one.
+    placed = [t.clone("CL") if t.uop.device is None else t.contiguous() for t in inputs]
     results: list[Tensor] = fresh[0].custom_kernel(*fresh[1:], *placed, fxn=program)
     return tuple(results[:count])

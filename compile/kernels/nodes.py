@@ -7,6 +7,7 @@ from tinygrad import Tensor
 
 from compile.kernels import (
     conv,
+    copy,
     depthwise,
     elementwise,
     expand,
@@ -52,6 +53,13 @@ def _expansion(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context
     described = decode(expand.Expansion, spec)
     out = described.depthwise.out_map.stored(BLOCKED)
     return launch(expand.render(described, *tile), [out], inputs, context.label)[0]
+
+
+def _copy(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
+    described = decode(copy.Copies, spec)
+    types = [inputs[item.pieces[0].source].dtype for item in described.items]
+    kernel = copy.render(described, [kind.itemsize for kind in types])
+    return launch(kernel, [item.shape for item in described.items], inputs, context.label, types)
 
 
 def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
@@ -103,6 +111,7 @@ OPS = (
     Op("GroupConvolution", _group_convolution, domain=DOMAIN, context=True),
     Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
     Op("Expansion", _expansion, domain=DOMAIN, context=True),
+    Op("Copy", _copy, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
     Op("Step", _step, domain=DOMAIN, context=True),

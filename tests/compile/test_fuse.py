@@ -6,18 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
-from tinygrad import Tensor
 
-from compile.capture import device_tensor, materialize
 from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
-from compile.kernels import kernel_ops
-from compile.ops import build_op_table
-from compile.ops.registry import make_table
-from compile.runner import GraphRunner
 from compile.tune import Tiles, Tuning
 from modeld.opencl import select_device
 
@@ -301,18 +295,6 @@ CASES: dict[str, Case] = {
         rest={"Transpose"},
     ),
 }
-
-
-def run_ort(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
-
-
-def run_ours(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    runner = GraphRunner(model, table=build_op_table() | make_table(kernel_ops()))
-    outputs = materialize(runner({n: device_tensor(a) for n, a in inputs.items()}))
-    Tensor.realize(*outputs.values())
-    return [outputs[o.name].numpy() for o in model.graph.output]
 
 
 @pytest.mark.parametrize("name", CASES)

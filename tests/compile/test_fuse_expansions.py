@@ -6,18 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
-from tinygrad import Tensor
 
-from compile.capture import device_tensor, materialize
 from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
-from compile.kernels import kernel_ops
-from compile.ops import build_op_table
-from compile.ops.registry import make_table
-from compile.runner import GraphRunner
 from compile.tune import Tiles, Tuning
 from modeld.opencl import select_device
 
@@ -136,13 +130,6 @@ CASES = {
 }
 
 
-def run_ours(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
-    runner = GraphRunner(model, table=build_op_table() | make_table(kernel_ops()))
-    outputs = materialize(runner({"x": device_tensor(x)}))
-    Tensor.realize(*outputs.values())
-    return [outputs[o.name].numpy() for o in model.graph.output]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_pairs(name: str) -> None:
     case = CASES[name]
@@ -151,8 +138,8 @@ def test_pairs(name: str) -> None:
     private = Counter(n.op_type for n in fused.graph.node if n.domain == DOMAIN)
     assert private == Counter(case.expected)
     x = RNG.standard_normal((1, 3, *case.size), np.float32)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    for found, wanted in zip(run_ours(fused, x), session.run(None, {"x": x}), strict=True):
+    expected = run_ort(model, {"x": x})
+    for found, wanted in zip(run_ours(fused, {"x": x}), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=TOLERANCE)
 
 

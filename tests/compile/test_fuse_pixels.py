@@ -6,20 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
-from tinygrad import Tensor
 
-from compile.capture import device_tensor, materialize
 from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
-from compile.kernels import kernel_ops
 from compile.kernels.conv import Convolution
 from compile.kernels.spec import decode
-from compile.ops import build_op_table
-from compile.ops.registry import make_table
-from compile.runner import GraphRunner
 from compile.tune import Tiles, Tuning, key_of
 from modeld.opencl import select_device
 
@@ -161,13 +155,6 @@ CASES: dict[str, Case] = {
 }
 
 
-def run_ours(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
-    runner = GraphRunner(model, table=build_op_table() | make_table(kernel_ops()))
-    outputs = materialize(runner({"x": device_tensor(x)}))
-    Tensor.realize(*outputs.values())
-    return [outputs[o.name].numpy() for o in model.graph.output]
-
-
 def convolutions(model: onnx.ModelProto) -> list[Convolution]:
     """What the kernels for convolutions in a fused graph do."""
     return [
@@ -184,15 +171,14 @@ def test_bytes(name: str) -> None:
     case = CASES[name]
     model = case.model()
     x = RNG.integers(0, 256, case.shape).astype(np.uint8)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    expected = session.run(None, {"x": x})
+    expected = run_ort(model, {"x": x})
     fused, on_groups = fuse(model, Tiles(Tuning())), fuse(model, Tiles(Tuning()), None, "gpu")
     for found in (fused, on_groups):
         assert sum(conv.pixels is not None for conv in convolutions(found)) == case.reading
     plain = {node.op_type for node in fused.graph.node if node.domain != DOMAIN}
     assert plain == case.rest
     for graph in (fused, on_groups, model):
-        for found, wanted in zip(run_ours(graph, x), expected, strict=True):
+        for found, wanted in zip(run_ours(graph, {"x": x}), expected, strict=True):
             # Sums of bytes that are not shifted are as much larger.
             bound = TOLERANCE * max(1.0, float(np.abs(wanted).max()))
             np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
