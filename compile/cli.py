@@ -4,108 +4,28 @@ import argparse
 import dataclasses
 import difflib
 import json
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
 
 from compile.build_command import add_arguments, build_artifact
+from modeld.command_line import Parser, run_guarded
 from modeld.errors import ModeldError
 from modeld.files import cannot_read, cannot_write, write_atomic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit status. User errors are one line on stderr."""
+    return run_guarded("modeld-compile", partial(_run, argv), extra="compile")
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    if sys.stderr is None:  # closed: there is nobody to tell, which is no reason to stop
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (as long as the process)
-    try:
-        if sys.stdout is None:
-            return _tell("error: standard output is closed; open it, or send it to /dev/null")
-        with redirect_stdout(_Output(sys.stdout)) as output:
-            status = int(args.run(args))
-            output.flush()  # here, where a full disk or a closed pipe can still be told
-        return status
-    except ModeldError as error:
-        return _tell(f"error: {error}", error.exit_code)
-    except MemoryError as error:
-        reason = f" ({error})" if str(error) else ""
-        return _tell(
-            f"error: out of memory{reason}; free some, or make the model's tensors smaller"
-        )
-    except KeyboardInterrupt:
-        return _interrupted()
-    except ImportError as error:
-        # Some packages turn an interruption of their import into an error of their own.
-        if _came_from(error, KeyboardInterrupt):
-            return _interrupted()
-        if not isinstance(error, ModuleNotFoundError) or _is_ours(error.name):
-            raise
-        return _tell(
-            f"error: `modeld-compile {args.command}` needs the package {error.name}; "
-            "install modeld[compile]"
-        )
-    except BrokenPipeError:
-        return 141  # the reader has seen enough (`| head`)
+    return int(args.run(args))
 
 
-def _tell(text: str, status: int = 1) -> int:
-    print(f"modeld-compile: {text}", file=sys.stderr)
-    return status
-
-
-class _Output:
-    """Standard output whose failures are told apart from those of other files: ModeldError."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with self._told():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        with self._told():
-            self._stream.flush()
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            _drop_output(self._stream)
-            raise
-        except OSError as error:
-            _drop_output(self._stream)
-            raise cannot_write("standard output", error) from None
-
-
-def _drop_output(stream: TextIO) -> None:
-    """What is left in the buffer has nowhere to go, and the interpreter's end would try again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _interrupted() -> int:
-    return _tell("interrupted, nothing was written", 130)
-
-
-def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
-    while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def _is_ours(module: str | None) -> bool:
-    return module is None or module.partition(".")[0] in ("compile", "modeld", "msgschema")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="modeld-compile", description="Compile ONNX models into pinned OpenCL artifacts."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -136,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_training(commands: "argparse._SubParsersAction[Parser]") -> None:
     train = commands.add_parser("train", help="train a network, or go on where it was")
     train.add_argument("--config", type=Path, required=True, metavar="X.toml")
     train.add_argument(
@@ -179,7 +99,7 @@ def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     judge.set_defaults(run=_evaluate)
 
 
-def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_inspection(commands: "argparse._SubParsersAction[Parser]") -> None:
     inspect = commands.add_parser("inspect", help="show what is in an artifact")
     inspect.add_argument("artifact", type=Path, metavar="DIR")
     inspect.add_argument("--json", action="store_true", help="as JSON, everything")
@@ -196,7 +116,7 @@ def _add_inspection(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     explain.set_defaults(run=_explain)
 
 
-def _add_signing(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_signing(commands: "argparse._SubParsersAction[Parser]") -> None:
     keygen = commands.add_parser("keygen", help="make a key pair for signing artifacts")
     keygen.add_argument("--private", type=Path, required=True, metavar="KEY.pem")
     keygen.add_argument("--public", type=Path, required=True, metavar="KEY.pub")

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from modeld.commands import options
-from modeld.commands.signals import (
-    Stop,
-    StoppedError,
-    finishing_on_signals,
-    tell_stopped,
-)
 from modeld.errors import ModeldError
 from modeld.executor import Executor, KernelTime
 from modeld.manifest import Call
 from modeld.opencl import select_device
 from modeld.selftest import check
+from modeld.signals import (
+    Stop,
+    StoppedError,
+    finishing_on_signals,
+    tell_stopped,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

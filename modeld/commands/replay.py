@@ -19,7 +19,6 @@ from modeld.commands import options
 from modeld.commands.compare import add_comparison, compare_logs, show
 from modeld.commands.preflight import check_camera, check_replay, default_camera, rate_of
 from modeld.commands.serving import add_serving, check_flags, serve
-from modeld.commands.signals import Stop, finishing_on_signals, tell_stopped
 from modeld.config import Config, load_config
 from modeld.console import open_console, with_progress
 from modeld.constants import MODEL_RUN_HZ
@@ -40,6 +39,7 @@ from modeld.replay.scene import scene_of
 from modeld.replay.simulation import RecordedDevice
 from modeld.replay.sources import SOURCES, open_source
 from modeld.rig.latency import Histogram
+from modeld.signals import Stop, finishing_on_signals, tell_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from modeld.clock import SystemClock
 from modeld.commands import options
-from modeld.commands.signals import finishing_on_signals, tell_stopped
 from modeld.config import load_config
 from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
@@ -30,6 +29,7 @@ from modeld.rig.export import to_csv, to_trace
 from modeld.rig.measure import Measurement, Plan, measure
 from modeld.rig.recorder import END_TO_END, Recorder
 from modeld.rig.report import latency_table, report, result_line, summary_table
+from modeld.signals import finishing_on_signals, tell_stopped
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -24,7 +24,6 @@ from modeld.cameras.visionipc.wakeup import ignore_late_wakeups
 from modeld.clock import Clock, SystemClock
 from modeld.commands import options
 from modeld.commands.cameras import camera_counts, camera_server, camera_sources
-from modeld.commands.signals import finishing_on_signals
 from modeld.config import Config, load_config
 from modeld.constants import MODEL_RUN_HZ
 from modeld.counts import Count
@@ -36,6 +35,7 @@ from modeld.messaging import MergedTransport, PubMaster, SubMaster, Transport, Z
 from modeld.notify import notifier_of
 from modeld.opencl import select_device
 from modeld.realtime import enter_realtime
+from modeld.signals import finishing_on_signals
 from modeld.verdict import Reason, judge_target, verdict
 from modeld.warmup import warm_up
 

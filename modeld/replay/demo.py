@@ -21,8 +21,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
-from modeld.cli import run_guarded
 from modeld.clock import SystemClock
+from modeld.command_line import run_guarded
 from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError

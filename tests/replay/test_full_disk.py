@@ -30,7 +30,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path, name: st
     program = f"""
 import os, resource, sys
 from pathlib import Path
-from modeld.cli import run_guarded
+from modeld.command_line import run_guarded
 path = Path({str(path)!r})
 def action():
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

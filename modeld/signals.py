@@ -53,7 +53,7 @@ def tell_stopped(stop: Stop, where: str) -> int:
     if not stop.is_set():
         return 0
     stopped = StoppedError(stop.number)
-    print(f"modeld: {stopped} {where}", file=sys.stderr)
+    sys.stderr.write(f"modeld: {stopped} {where}\n")
     return stopped.exit_code
 
 
