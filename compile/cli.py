@@ -11,7 +11,7 @@ from pathlib import Path
 from compile.build_command import add_arguments, build_artifact
 from modeld.command_line import Parser, run_guarded
 from modeld.errors import ModeldError
-from modeld.files import cannot_read, cannot_write, write_atomic
+from modeld.files import cannot_write, read_small, write_atomic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -150,13 +150,12 @@ def _password(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.read_text().partition("\n")[0]
-    except OSError as error:
-        raise cannot_read(path, error) from None
-    except UnicodeDecodeError as error:
-        raise ModeldError(
-            f"{path} is no text ({error}); name the file whose first line is the password"
-        ) from None
+        password = read_small(path).partition("\n")[0].removesuffix("\r")
+    except UnicodeDecodeError:
+        password = ""
+    if not password:  # which would leave the key open
+        raise ModeldError(f"{path} has no text in its first line; write the password there")
+    return password
 
 
 def _inspect(args: argparse.Namespace) -> int:

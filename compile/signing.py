@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
 
 from modeld.artifact import open_artifact, read_signature
 from modeld.errors import ModeldError
-from modeld.files import cannot_read, cannot_write, write_atomic
+from modeld.files import cannot_write, check_writable, read_small, write_atomic
 from modeld.manifest import SIGNATURE_FILE
 from modeld.signature import DOMAIN, PublicKey, parse_signatures, signature_file
 
 # In the first line of every private key in PEM form, whatever its kind.
-_PRIVATE = b"PRIVATE KEY-----"
+_PRIVATE = "PRIVATE KEY-----"
 
 
 def generate_key(private_path: Path, public_path: Path, password: str | None = None) -> PublicKey:
@@ -32,6 +32,7 @@ def generate_key(private_path: Path, public_path: Path, password: str | None = N
     for path in (private_path, public_path):
         if path.exists():
             raise ModeldError(f"{path} exists; keys are not overwritten, choose another name")
+    check_writable(private_path, public_path)
     private = Ed25519PrivateKey.generate()
     encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
@@ -64,14 +65,15 @@ def sign_artifact(directory: Path, private_path: Path, password: str | None = No
 
 def _load_private(path: Path, password: str | None) -> Ed25519PrivateKey:
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from None
-    if _PRIVATE not in content:
-        found = "is empty" if not content else "is no private key in PEM form"
-        raise ModeldError(f"{path} {found}; name the file that keygen --private wrote")
+        pem = read_small(path)
+    except UnicodeDecodeError:
+        pem = ""
+    if _PRIVATE not in pem:
+        raise ModeldError(
+            f"{path} holds no private key in PEM form; name the file that keygen --private wrote"
+        )
     try:
-        key = load_pem_private_key(content, password.encode() if password else None)
+        key = load_pem_private_key(pem.encode(), password.encode() if password else None)
     except TypeError:
         remedy = (
             "is not encrypted; leave --password-file out"

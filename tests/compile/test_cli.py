@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from onnx_models import conv_model, driving_model
 from safetensors.numpy import save_file
 
@@ -134,6 +135,44 @@ def test_a_replaced_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     assert other.out != first.out
 
 
+@pytest.mark.parametrize("content", ["secret", "secret\n", "secret\r\nmore\r\n"])
+def test_the_first_line_is_the_password(tmp_path: Path, content: str) -> None:
+    password, private, public = (tmp_path / name for name in ("password", "k.pem", "k.pub"))
+    password.write_bytes(content.encode())
+    keys = ["--private", str(private), "--public", str(public)]
+    assert main(["keygen", *keys, "--password-file", str(password)]) == 0
+    load_pem_private_key(private.read_bytes(), b"secret")
+
+
+def test_keys_that_cannot_be_written_leave_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = tmp_path / "absent" / "k.pub"
+    assert main(["keygen", "--private", str(tmp_path / "k.pem"), "--public", str(public)]) == 1
+    assert f"error: {public} cannot be written (No such file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has no text in its first line; write the password there"),
+        (b"\nsecret\n", "has no text in its first line; write the password there"),
+        (b"\xff", "has no text in its first line; write the password there"),
+        (b"\0" * (1 << 21), "has 2097152 bytes, expected at most 1048576"),
+    ],
+)
+def test_what_is_no_password_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    (tmp_path / "password").write_bytes(content)
+    keys = ["--private", str(tmp_path / "k.pem"), "--public", str(tmp_path / "k.pub")]
+    assert main(["keygen", *keys, "--password-file", str(tmp_path / "password")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"modeld-compile: error: {tmp_path / 'password'} {said}")
+    assert [path.name for path in tmp_path.iterdir()] == ["password"]
+
+
 def test_keys_that_open_nothing_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret, plain = tmp_path / "secret.pem", tmp_path / "plain.pem"
     password = tmp_path / "password"
@@ -141,13 +180,16 @@ def test_keys_that_open_nothing_say_why(tmp_path: Path, capsys: pytest.CaptureFi
     given = ["--password-file", str(password)]
     main(["keygen", "--private", str(secret), "--public", str(tmp_path / "s.pub"), *given])
     main(["keygen", "--private", str(plain), "--public", str(tmp_path / "p.pub")])
-    empty, text = tmp_path / "empty.pem", tmp_path / "text.pem"
+    empty, text, image = (tmp_path / name for name in ("empty.pem", "text.pem", "image.pem"))
     empty.touch()
     text.write_text("no key")
+    image.write_bytes(b"\x89PNG")
     capsys.readouterr()
     for key, options, said in (
-        (empty, [], "is empty; name the file that keygen --private wrote"),
-        (text, [], "is no private key in PEM form"),
+        (empty, [], "holds no private key in PEM form; name the file that keygen --private wrote"),
+        (text, [], "holds no private key in PEM form"),
+        (image, [], "holds no private key in PEM form"),
+        (Path("/dev/zero"), [], "has more than 1048576 bytes, expected at most 1048576; name an"),
         (secret, [], "is encrypted; give its --password-file"),
         (plain, given, "is not encrypted; leave --password-file out"),
         (tmp_path, [], "cannot be read (Is a directory); name a file"),
