@@ -11,7 +11,7 @@ from pathlib import Path
 from compile.build_command import add_arguments, build_artifact
 from modeld.command_line import Parser, run_guarded
 from modeld.errors import ModeldError
-from modeld.files import cannot_write, read_small, write_atomic
+from modeld.files import check_writable, read_small, translated_writing, write_atomic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,6 +164,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from modeld.executor import Executor
     from modeld.opencl import select_device
 
+    check_writable(args.html)
     artifact = open_artifact(args.artifact)
     times = None
     if args.measure:
@@ -172,7 +173,8 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.html:
         from compile.inspect_html import page
 
-        _write(args.html, page(artifact, times).encode())
+        with translated_writing(args.html):
+            write_atomic(args.html, page(artifact, times).encode())
     elif args.json:
         print(json.dumps(inspect.summary(artifact, times), indent=1, sort_keys=True))
     else:
@@ -243,17 +245,12 @@ def _reference(args: argparse.Namespace) -> int:
     from compile.reference import build_reference
     from compile.reference.weights import load
 
+    check_writable(args.out)
     weights = load(args.weights) if args.weights else None
     model = build_reference(args.size, weights, args.seed)
-    _write(args.out, model.SerializeToString(deterministic=True))
+    with translated_writing(args.out):
+        write_atomic(args.out, model.SerializeToString(deterministic=True))
     return 0
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_atomic(path, content)
-    except OSError as error:
-        raise cannot_write(path, error) from None
 
 
 def _train(args: argparse.Namespace) -> int:

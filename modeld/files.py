@@ -72,6 +72,9 @@ def check_writable(*paths: Path | None) -> None:
             descriptor, _, discard = _open_temporary(path)
             os.close(descriptor)
             discard()
+            # Root could put a file in the place of /dev/null, or of the link /dev/stdout.
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from modeld import files
 from modeld.config import load_config
 from modeld.errors import ModeldError
-from modeld.files import MAX_SMALL_BYTES, open_atomic, read_small, write_atomic
+from modeld.files import MAX_SMALL_BYTES, check_writable, open_atomic, read_small, write_atomic
 from modeld.replay.sidecar import read_sidecar
 from modeld.rig.budget import read_budget
 from modeld.signature import load_public_key
@@ -82,6 +82,17 @@ def test_no_place_to_write_is_found_out_at_once(way: str, tmp_path: Path) -> Non
     ):
         with pytest.raises(kind), open_atomic(path):
             pytest.fail("opened")
+
+
+def test_links_and_pipes_are_no_place_for_results(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "dangling").symlink_to("absent")
+    check_writable(tmp_path / "file")
+    for name in ("pipe", "link", "dangling"):
+        with pytest.raises(ModeldError, match=r"cannot be written \(it is no regular file\); name"):
+            check_writable(tmp_path / name)
 
 
 def test_a_killed_writer_leaves_nothing(tmp_path: Path) -> None:

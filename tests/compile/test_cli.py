@@ -103,6 +103,9 @@ def test_reference_is_written_or_refused(
     assert (tmp_path / "r.onnx").stat().st_size > 1_000_000
     assert main(["reference", "--out", str(tmp_path / "no" / "r.onnx")]) == 1
     assert "cannot be written (No such file or directory)" in capsys.readouterr().err
+    (tmp_path / "link.onnx").symlink_to("r.onnx")
+    assert main(["reference", "--out", str(tmp_path / "link.onnx")]) == 1
+    assert "link.onnx cannot be written (it is no regular file)" in capsys.readouterr().err
 
 
 def test_sign_and_keygen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
