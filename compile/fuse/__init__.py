@@ -15,6 +15,7 @@ from compile.fuse.items import DOMAIN, Item
 from compile.fuse.shared import share_launches
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
+from compile.fuse.stems import join_stems
 from compile.kernels import group_conv
 from compile.kernels.layout import NCHW
 
@@ -61,7 +62,7 @@ def fuse(
         combine_stacks(graph)
     items = find_items(graph, on_groups)
     if not on_groups:
-        items = join_expansions(graph, items)
+        items = join_expansions(graph, join_stems(graph, items))
     Emitter(graph, items, tiles, on_groups).run()
     if not on_groups:
         combine_copies(graph)

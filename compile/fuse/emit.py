@@ -1,6 +1,7 @@
 """Choice of layouts, and the private nodes that stand for the kernels."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import onnx
@@ -117,6 +118,11 @@ class Emitter:
             return {"tile": [wide.blocks * wide.pixels, pixels]}
         if not isinstance(spec, Convolution):
             return {}
+        if spec.apart:
+            # Each group is tiled as it would be alone.
+            channels = spec.out_map.channels // spec.groups
+            alone = replace(spec.out_map, channels=channels)
+            spec = replace(spec, in_channels=spec.per_group, out_map=alone, groups=1, apart=False)
         depthwise = spec.groups == spec.in_channels > 1
         chosen = self._tiles.depthwise(spec) if depthwise else self._tiles.convolution(spec)
         return {"tile": [chosen.blocks, chosen.pixels, chosen.span]}

@@ -165,11 +165,11 @@ INLINE void tile(
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
-    __global float *restrict out, __global const INPUT *restrict in,
-    __global const float *restrict weights PARAMETERS) {
+    __global float *restrict out, INPUTS, __global const float *restrict weights PARAMETERS) {
   const int batch = get_global_id(1) / OUT_HEIGHT, row = get_global_id(1) % OUT_HEIGHT;
-  const int block = get_global_id(2) * BLOCKS;
-  in += IN_OFFSET + batch * IN_BATCH + (block % OUT_BLOCKS / GROUP_OUT_BLOCKS) * GROUP_IN_OFFSET;
+  const int block = get_global_id(2) * BLOCKS, group = block % OUT_BLOCKS / GROUP_OUT_BLOCKS;
+  __global const INPUT *in = INPUT_OF(group);
+  in += IN_OFFSET + batch * IN_BATCH + group * GROUP_IN_OFFSET;
   weights += block * WEIGHT_BLOCK + batch * WEIGHT_BATCH;
   const int base = batch * OUT_BATCH;
   const int first = get_global_id(0) * SPAN;

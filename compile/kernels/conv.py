@@ -29,7 +29,8 @@ class Convolution:
     one set of weights for each place in the square of outputs that an input pixel becomes.
     `matrix`: the weights are no constants but a (channels in, channels out) matrix for each item
     of the batch, stored by rows; channels out are whole blocks then. With `pixels` the input is of
-    bytes, in ONNX's layout.
+    bytes, in ONNX's layout. `apart`: each group has an input of its own, and `in_map` is one of
+    them; a group's channels out are whole blocks.
     """
 
     in_map: MapShape
@@ -47,6 +48,12 @@ class Convolution:
     upscale: tuple[int, int] = (1, 1)
     matrix: bool = False
     pixels: Pixels | None = None
+    apart: bool = False
+
+    @property
+    def per_group(self) -> int:
+        """Channels that an output is made of."""
+        return self.in_channels // self.groups
 
     def window_values(self) -> dict[str, int]:
         """What the templates need of the window: size, stride, dilation, leading padding."""
@@ -65,7 +72,7 @@ class Convolution:
     def macs(self) -> int:
         """Multiply-accumulates by ONNX's definition, padding counted."""
         outputs = self.out_map.batch * self.out_map.pixels * self.out_map.channels
-        return outputs * (self.in_channels // self.groups) * math.prod(self.kernel)
+        return outputs * self.per_group * math.prod(self.kernel)
 
     @property
     def is_pointwise(self) -> bool:
@@ -130,7 +137,7 @@ def cycles(conv: Convolution, tile: Tile) -> float:
     so that fewer than 8 sums leave the units waiting.
     """
     height, width, _ = conv.rows
-    steps = (conv.in_channels // conv.groups) * math.prod(conv.kernel)
+    steps = conv.per_group * math.prod(conv.kernel)
     row = sum(
         _tile_cycles(tile.blocks, pixels, steps) for pixels in tile_widths(width, tile.pixels)
     )
@@ -157,7 +164,7 @@ def tile_widths(width: int, pixels: int) -> Iterator[int]:
 
 def _with_span(conv: Convolution, blocks: int, pixels: int) -> Tile:
     height, width, _ = conv.rows
-    steps = (conv.in_channels // conv.groups) * math.prod(conv.kernel)
+    steps = conv.per_group * math.prod(conv.kernel)
     tiles = ceil_div(width, pixels)
     span = ceil_div(_MIN_ITEM_CYCLES, int(_tile_cycles(blocks, pixels, steps)))
     others = conv.out_map.batch * height * (all_blocks(conv) // blocks)
@@ -167,9 +174,9 @@ def _with_span(conv: Convolution, blocks: int, pixels: int) -> Tile:
 
 
 def render(conv: Convolution, tile: Tile) -> Kernel:
-    """The kernel for `conv`; parameters are output, input, weights and the steps' operands."""
+    """The kernel for `conv`; parameters are output, inputs, weights and the steps' operands."""
     height, width, in_width = conv.rows
-    per_group = conv.in_channels // conv.groups
+    per_group, inputs = conv.per_group, conv.groups if conv.apart else 1
     tiles = ceil_div(width, tile.pixels)
     name = name_of(conv)
     into, out = conv.in_map.strides(conv.in_layout), conv.out_map.strides(conv.out_layout)
@@ -191,7 +198,10 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "WEIGHT_BLOCK": LANES if conv.matrix else per_group * math.prod(conv.kernel) * LANES,
         "WEIGHT_BATCH": per_group * conv.out_map.channels if conv.matrix else 0,
         "GROUP_OUT_BLOCKS": group_blocks(conv),
-        "GROUP_IN_OFFSET": per_group // LANES * into["BLOCK"],
+        "GROUP_IN_OFFSET": 0 if conv.apart else per_group // LANES * into["BLOCK"],
+        "INPUTS": ", ".join(f"__global const INPUT *restrict in{n}" for n in range(inputs)),
+        "INPUT_OF(group)": "".join(f"(group) == {n} ? in{n} : " for n in range(inputs - 1))
+        + f"in{inputs - 1}",
         "IN_OFFSET": conv.in_offset,
         **input_defines(conv),
         "ROW_CHANNELS": min(per_group, LANES),
@@ -221,7 +231,7 @@ def input_defines(conv: Convolution) -> dict[str, int | str]:
     """What the templates need of the input's elements."""
     if conv.pixels is None:
         return {"INPUT": "float", "IN_BYTES": 0}
-    return conv.pixels.defines(conv.in_channels, conv.in_map.pixels)
+    return conv.pixels.defines(conv.per_group, conv.in_map.pixels)
 
 
 def name_of(conv: Convolution) -> str:
