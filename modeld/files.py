@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -75,6 +75,18 @@ def check_writable(*paths: Path | None) -> None:
             # Root could put a file in the place of /dev/null, or of the link /dev/stdout.
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
+
+
+def ending_of(path: Path, what: str, known: Collection[str]) -> str:
+    """The ending of a name, in lower case, as one of those `known` for `what`; "" is none.
+
+    Raises ModeldError where it is another one.
+    """
+    ending = path.suffix.lower()
+    if ending not in known:
+        choice = " or ".join(one or "none" for one in known)
+        raise ModeldError(f"{path} has no ending of a {what}; give it {choice}")
+    return ending
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from pathlib import Path
 from modeld.cameras.frame import FrameLayout
 from modeld.constants import MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import check_writable
+from modeld.files import check_writable, ending_of
 from modeld.manifest import Contract
 from modeld.replay.compare import check_fields
+from modeld.replay.compression import LOG_ENDINGS
 from modeld.replay.device import CAMERAS
 from modeld.replay.log import read_events
+from modeld.replay.movie import MOVIE_ENDINGS
 from modeld.replay.plots import check_picture
 from modeld.replay.route import is_route
 
@@ -34,6 +36,10 @@ def check_replay(args: argparse.Namespace) -> None:
     _check_distinct(args)
     if args.compare is not None:
         check_log(args.compare)
+    if args.out is not None:
+        ending_of(args.out, "log", LOG_ENDINGS)
+    if args.overlay is not None:
+        ending_of(args.overlay, "video", MOVIE_ENDINGS)
     check_writable(args.out, args.overlay)
 
 

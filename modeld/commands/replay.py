@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's flags."""
     parser.add_argument("source", metavar="SOURCE", help=SOURCES)
     options.add_artifact(parser, flag=True, required=False)
-    parser.add_argument("--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2 or raw)")
+    parser.add_argument(
+        "--out", type=Path, metavar="LOG", help="write a log (.zst, .bz2, or raw without an ending)"
+    )
     parser.add_argument(
         "--overlay", type=Path, metavar="MP4", help="write a video with the answers drawn on it"
     )
@@ -76,6 +78,11 @@ def run(args: argparse.Namespace) -> int:
     check_flags(args)
     check_replay(args)
     console = open_console(stderr=True)
+    for path in (args.out, args.overlay):
+        if path is not None and path.exists():
+            console.print(
+                f"{path} is there already; it is replaced at the end", markup=False, soft_wrap=True
+            )
     done = (_serve if args.serve else _replay)(args, console)
     if done.status:
         return done.status

@@ -7,6 +7,11 @@ from typing import BinaryIO, Protocol
 
 import zstandard
 
+from modeld.files import ending_of
+
+# The last one is a name without any: a log as it is.
+LOG_ENDINGS = (".zst", ".bz2", "")
+
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BZIP2_MAGIC = b"BZh"
 
@@ -41,10 +46,11 @@ class _Decompressor(Protocol):
 
 
 def compressor(path: Path) -> Compressor:
-    """The compressor that the name's ending (.zst, .bz2 or anything else for none) asks for."""
-    if path.suffix == ".zst":
+    """The compressor that the name's ending asks for. Raises ModeldError where no log has it."""
+    ending = ending_of(path, "log", LOG_ENDINGS)
+    if ending == ".zst":
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
-    return bz2.BZ2Compressor() if path.suffix == ".bz2" else _Plain()
+    return bz2.BZ2Compressor() if ending == ".bz2" else _Plain()
 
 
 def decompressed(stream: BinaryIO) -> Iterator[bytes]:

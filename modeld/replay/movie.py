@@ -9,9 +9,10 @@ from typing import Any, Self
 import av
 
 from modeld.errors import ModeldError
-from modeld.files import check_writable, open_atomic, translated_writing
+from modeld.files import check_writable, ending_of, open_atomic, translated_writing
 from modeld.replay.video import Bytes
 
+MOVIE_ENDINGS = (".mp4",)
 # The first one that FFmpeg was built with is used; H.264 plays everywhere.
 _ENCODERS = ("libx264", "libopenh264", "mpeg4")
 
@@ -21,10 +22,11 @@ class MovieWriter:
 
     Odd rows and columns are cut off, as 4:2:0 wants. To be used in a `with` block; the file
     appears, whole, when the block ends without an error, and not at all without a picture.
-    Raises ModeldError where it cannot be written.
+    Raises ModeldError where it cannot be written, or its name does not end like an MP4's.
     """
 
     def __init__(self, path: Path, rate_hz: int) -> None:
+        ending_of(path, "video", MOVIE_ENDINGS)
         check_writable(path)
         self._path = path
         self._rate = Fraction(rate_hz)

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from modeld.errors import ModeldError
-from modeld.files import translated_writing, write_atomic
+from modeld.files import ending_of, translated_writing, write_atomic
 from modeld.messaging import member_name
 from modeld.rig.latency import Sample
 from modeld.rig.recorder import STACKED, Row, stage_times
@@ -23,7 +23,7 @@ _INK, _FAINT, _REFERENCE, _NEW, _WARNING = "#22303c", "#c8d0d8", "#8fa3b5", "#0b
 
 _FEW_FRAMES = 30
 # The kinds of pictures that can be written, by the ending of the name.
-_KINDS = ("png", "svg", "pdf")
+_ENDINGS = (".png", ".svg", ".pdf")
 
 # The curves that openpilot's model replay shows for a change of model.
 _SERIES: Mapping[str, Callable[[Any], float]] = {
@@ -179,11 +179,7 @@ def check_picture(path: Path | None) -> None:
 
 
 def _kind(path: Path) -> str:
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in _KINDS:
-        names = ", ".join(f".{known}" for known in _KINDS)
-        raise ModeldError(f"{path} has no ending of a picture; give it one of {names}")
-    return kind
+    return ending_of(path, "picture", _ENDINGS).removeprefix(".")
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -51,7 +51,7 @@ def answers(log: Path) -> list[tuple[int, float]]:
 def test_a_clip_becomes_a_log_and_a_movie(
     clip: Callable[..., Path], replay: Callable[..., int], tmp_path: Path
 ) -> None:
-    log, movie = tmp_path / "out.zst", tmp_path / "out.mp4"
+    log, movie = tmp_path / "out.zst", tmp_path / "OUT.MP4"
     assert replay(clip(GREYS), "--out", str(log), "--overlay", str(movie)) == 0
     assert answers(log) == [(n, round(grey / 256 - 0.5, 6)) for n, grey in enumerate(GREYS)]
     with av.open(str(movie)) as container:
@@ -76,6 +76,22 @@ def test_a_part_again_agrees_with_its_reference(
     assert "the logs agree: 9 messages compared" in capsys.readouterr().out
     assert plots.read_bytes().startswith(b"\x89PNG")
     assert [frame for frame, _ in answers(again)] == [2, 3, 4]
+
+
+def test_what_will_be_replaced_is_told_before(
+    replay: Callable[..., int],
+    clip: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = [tmp_path / name for name in ("out.zst", "out.mp4")]
+    flags = ["--out", str(files[0]), "--overlay", str(files[1]), "--frames", "1"]
+    told = [f"{path} is there already; it is replaced at the end" for path in files]
+    assert replay(clip(GREYS), *flags) == 0
+    shown = capsys.readouterr().err
+    assert not any(line in shown for line in told)
+    assert replay(clip(GREYS), *flags) == 0
+    assert capsys.readouterr().err.splitlines()[:2] == told
 
 
 def test_logs_of_different_clips_differ(
@@ -185,6 +201,9 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--out", "."), ". cannot be written (Is a directory); name a file"),
         (("--overlay", "absent/out.mp4"), "absent/out.mp4 cannot be written"),
         (("--overlay", "out"), "--overlay out is --out as well"),
+        (("--overlay", "out.mkv"), "out.mkv has no ending of a video; give it .mp4"),
+        (("--overlay", "movie"), "movie has no ending of a video; give it .mp4"),
+        (("--out", "out.gz"), "out.gz has no ending of a log; give it .zst or .bz2 or none"),
         (("--config", "absent.toml"), "configuration absent.toml cannot be read"),
         (("--sidecar", "good"), "sidecar good is not TOML"),
         (
@@ -318,7 +337,10 @@ def test_logs_that_hold_nothing_to_compare_are_named(
     for more, named in (
         (("--tolerance", "-1"), "--tolerance -1.0 is no tolerance"),
         (("--ignore", "posittion"), "did you mean position?"),
-        (("--plots", "plot.jpeg"), "plot.jpeg has no ending of a picture; give it one of .png"),
+        (
+            ("--plots", "plot.jpeg"),
+            "plot.jpeg has no ending of a picture; give it .png or .svg or .pdf",
+        ),
         (("--plots", "/absent/a.png"), "/absent/a.png cannot be written"),
         ((), "empty is empty"),
     ):

@@ -120,7 +120,7 @@ def test_a_daemon_that_cannot_run_is_told_by_its_own_words(
         (("--rate", "0"), "--rate 0.0 or --deadline 50.0 is out of range"),
         (("--budget", "absent.toml"), "absent.toml cannot be read"),
         (("--config", "absent.toml"), "configuration absent.toml cannot be read"),
-        (("--plot", "run.foo"), "run.foo has no ending of a picture; give it one of .png, .svg"),
+        (("--plot", "run.foo"), "run.foo has no ending of a picture; give it .png or .svg"),
         (("--plot", "run"), "run has no ending of a picture"),
         (("--plot", "/absent/a.png"), "/absent/a.png cannot be written"),
         (("--csv", "/absent/a.csv"), "/absent/a.csv cannot be written"),
