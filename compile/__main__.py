@@ -1,7 +1,17 @@
-"""`python -m compile` is `modeld-compile`."""
+"""The command `modeld-compile`, also as `python -m compile`."""
 
 import sys
 
-from compile.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command; Ctrl-C while it is still being imported ends it without a traceback."""
+    try:
+        from compile.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

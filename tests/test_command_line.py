@@ -74,6 +74,26 @@ def test_lack_of_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+IMPORTING = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(name, path=None, target=None):
+        if name == f"{sys.argv[1]}.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting)
+runpy.run_module(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("package", ["modeld", "compile"])
+def test_an_interrupt_at_the_first_import_is_no_traceback(package: str) -> None:
+    command = [sys.executable, "-c", IMPORTING, package]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 PRINTING = """
 import sys
 from modeld.command_line import Parser, run_guarded
