@@ -6,12 +6,15 @@ executor = Executor(open_artifact("artifacts/driving"))
 outputs = executor.run("run_model", {"new_img": image, "desire": desire, ...})
 """
 
-from typing import Any
-
 __all__ = ["Executor", "open_artifact"]
 
+TYPE_CHECKING = False  # not typing's, since a Ctrl-C during that long import would be a traceback
+if TYPE_CHECKING:
+    from modeld.artifact import open_artifact
+    from modeld.executor import Executor
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
     # Late, so that a program that only speaks messages does not open an OpenCL loader.
     if name == "Executor":
         from modeld.executor import Executor
