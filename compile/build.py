@@ -3,8 +3,7 @@
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from tinygrad import Tensor as DeviceTensor
 from compile.assemble import Parts, assemble
 from compile.attribution import Attribution, attribute
 from compile.capture import Capture, CapturedRun, device_tensor, materialize
-from compile.contract import declared_tensor, read_interface, recognise
+from compile.contract import read_interface, recognise
 from compile.coverage import check_coverage
 from compile.device import use_device
 from compile.double import DoubleReference
@@ -32,6 +31,7 @@ from compile.ops.registry import make_table
 from compile.prebuild import prebuild
 from compile.precision import choose_half
 from compile.progress import Progress, Silent
+from compile.request import BuildRequest
 from compile.runner import GraphRunner
 from compile.samples import SEEDS, TURNS, random_inputs
 from compile.values import HalfPlan
@@ -56,7 +56,7 @@ from compile.warp import WARP_INPUTS, warp_program
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.manifest import Camera, Contract, FrozenInput, Tensor, Tolerance
+from modeld.manifest import Contract, Tensor, Tolerance
 from modeld.opencl import describe_device, select_device
 from modeld.selftest import check as self_test
 from modeld.selftest import with_heads
@@ -76,35 +76,6 @@ _TINYGRAD_ERRORS = (
 STAGES = 7
 
 
-@dataclass(frozen=True)
-class BuildRequest:
-    """What to build and how; see `modeld-compile build --help` for the meaning of each part."""
-
-    model: Path
-    out: Path
-    # Where `model` is the vision part of a driving network: its policies.
-    policies: tuple[Path, ...] = ()
-    cameras: tuple[Camera, ...] = ()
-    device: str | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
-    name: str | None = None
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    reference_inputs: Mapping[str, Array] = field(default_factory=dict)
-    # "float16": weights and what lies between kernels are rounded, sums are not.
-    dtype: str = "float32"
-    # Where to write the ranges of all tensors when `dtype` is float16.
-    range_report: Path | None = None
-    # Weights and activations as image2d.
-    image: bool = False
-    # True: a model that no second implementation runs is built all the same, and marked so.
-    unverified: bool = False
-    # False: tinygrad's kernels alone.
-    tuned: bool = True
-    # A tuning file to read; with a budget it is brought up to date and written.
-    tuning: Path | None = None
-    tune_budget_s: float | None = None
-
-
 def build(request: BuildRequest, progress: Progress | None = None) -> str:
     """Build and verify the artifact `request.out`; returns its identity, `sha256:<hex>`.
 
@@ -120,7 +91,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
     progress.stage("reading the model")
     imported = import_model(request.model, request.dims, request.policies)
     check_coverage(imported.model)
-    inputs = _inputs(imported, request)
+    inputs = request.inputs(imported.model)
     _require_room(inputs, device)
     samples = {
         seed: random_inputs(inputs, seed, request.reference_inputs, shuffled=n > 0)
@@ -135,7 +106,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> str:
         traced = _trace(kernels.model, imported, request, half, samples[SEEDS[0]], device, progress)
     contract = recognise(
         read_interface(imported.model, traced.outputs, set(request.constants)),
-        _frozen(request.constants),
+        request.frozen(),
         request.cameras,
         imported.generation,
     )
@@ -195,36 +166,6 @@ class _Traced:
     eager: dict[str, Array]
     captured: CapturedRun
     outputs: dict[str, tuple[tuple[int, ...], str]]
-
-
-def _inputs(imported: ImportedModel, request: BuildRequest) -> list[Tensor]:
-    """The graph inputs that are given at run time. Raises ModeldError for names that are none."""
-    constants = {tensor.name for tensor in imported.model.graph.initializer}
-    declared = [
-        declared_tensor(value)
-        for value in imported.model.graph.input
-        if value.name not in constants
-    ]
-    names = {tensor.name for tensor in declared}
-    for option, given in (
-        ("--const", request.constants),
-        ("--reference-inputs", request.reference_inputs),
-    ):
-        if unknown := sorted(given.keys() - names):
-            raise ModeldError(
-                f"{option}: the model has no input {unknown[0]}; it has {', '.join(sorted(names))}"
-            )
-        for tensor in declared:
-            array = given.get(tensor.name)
-            if array is not None and (array.shape, array.dtype.name) != (
-                tensor.shape,
-                tensor.dtype,
-            ):
-                raise ModeldError(
-                    f"{option} {tensor.name} is {array.dtype}{list(array.shape)}, "
-                    f"the model wants {tensor.dtype}{list(tensor.shape)}"
-                )
-    return [tensor for tensor in declared if tensor.name not in request.constants]
 
 
 def _require_room(inputs: Sequence[Tensor], device: cl.Device) -> None:
@@ -391,15 +332,6 @@ def _replay(artifact: Artifact, device: cl.Device) -> None:
             f"gate failed: the executor differs from the captured run by up to "
             f"{max(result.worst.values()):.3g}; the artifact is not to be trusted"
         )
-
-
-def _frozen(constants: Mapping[str, Array]) -> list[FrozenInput]:
-    return [
-        FrozenInput(
-            name, array.shape, array.dtype.name, hashlib.sha256(array.tobytes()).hexdigest()
-        )
-        for name, array in sorted(constants.items())
-    ]
 
 
 def _digest(known: Known) -> str:

@@ -104,10 +104,11 @@ def _add_kernel_arguments(build: argparse.ArgumentParser) -> None:
 
 def build_artifact(args: argparse.Namespace) -> str:
     """Build with progress on stderr; the artifact's identity."""
-    from compile.build import STAGES, BuildRequest, build
+    from compile.build import STAGES, build
     from compile.emit import identity
     from compile.files import load_arrays, load_constants
     from compile.progress import StderrProgress
+    from compile.request import BuildRequest
 
     request = BuildRequest(
         model=args.model[0],

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.conformance.cases import Case
 from compile.graph import NeedsConstantError
+from compile.request import BuildRequest
 from compile.verify import OnnxRuntime
 from modeld.artifact import open_artifact
 from modeld.errors import ModeldError

@@ -13,9 +13,10 @@ from onnx import TensorProto, helper
 from onnx_models import QueueModel, conv_model, driving_model, queue_model, save_model, tensor
 from two_builds import build_twice, require_same_files
 
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.cli import main
 from compile.inspect import report
+from compile.request import BuildRequest
 from modeld import Executor, open_artifact
 from modeld.errors import ModeldError
 from modeld.executor import Executor as ExecutorType

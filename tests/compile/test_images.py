@@ -11,10 +11,11 @@ from tinygrad.device import Device
 from tinygrad.helpers import IMAGE
 from two_builds import build_twice, require_same_files
 
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.device import use_device
 from compile.images import EXTENSION, image_table, images, in_images
 from compile.ops.registry import Op, make_table
+from compile.request import BuildRequest
 from compile.values import HalfPlan
 from modeld.artifact import open_artifact
 from modeld.errors import ModeldError

@@ -10,8 +10,9 @@ from onnx_models import conv_model, save_model, tensor
 
 from compile import inspect
 from compile.attribution import node_macs
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.cli import main
+from compile.request import BuildRequest
 from modeld.artifact import Artifact, open_artifact
 from modeld.executor import Executor
 from modeld.opencl import select_device

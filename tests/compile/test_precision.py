@@ -8,9 +8,10 @@ import pytest
 from onnx import helper
 from onnx_models import save_model, tensor
 
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.cli import main
 from compile.precision import ValueRange, measure_ranges, plan_half
+from compile.request import BuildRequest
 from modeld import Executor, open_artifact
 from modeld.errors import ModeldError
 

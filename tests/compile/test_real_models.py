@@ -12,8 +12,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from compile.build import BuildRequest, build
+from compile.build import build
 from compile.double import DoubleReference
+from compile.request import BuildRequest
 from modeld import Executor, open_artifact
 from modeld.opencl import select_device
 

@@ -7,7 +7,8 @@ import pytest
 from onnx import helper
 from onnx_models import save_model, tensor
 
-from compile.build import BuildRequest, build
+from compile.build import build
+from compile.request import BuildRequest
 from compile.samples import random_inputs
 from modeld import Executor, open_artifact
 from modeld.manifest import Tensor

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx_models import driving_model
 
-from compile.build import BuildRequest, build
+from compile.build import build
+from compile.request import BuildRequest
 from compile.warp import LANES, warp_program
 from modeld import Executor, open_artifact
 from modeld.calibration import MEDMODEL, SBIGMODEL, Intrinsics, warp_matrix

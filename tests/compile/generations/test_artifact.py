@@ -7,7 +7,8 @@ import pytest
 from driving_generations import File, Host, drawn, host_turn, run_of, write_all
 from driving_interfaces import INTERFACES
 
-from compile.build import BuildRequest, build
+from compile.build import build
+from compile.request import BuildRequest
 from modeld import Executor, open_artifact
 from modeld.daemon import check_contract
 from modeld.manifest import Camera

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from onnx_models import conv_model
 
-from compile.build import BuildRequest, build
+from compile.build import build
+from compile.request import BuildRequest
 from compile.tune import load_tuning
 from modeld.artifact import open_artifact
 from modeld.errors import ModeldError
