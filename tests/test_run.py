@@ -1,20 +1,17 @@
 """The real daemon process, from the outside: sockets, shared memory, signals, exit status."""
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from daemon_process import LAYOUT, PATIENCE_S, DaemonProcess, picture, some_loopback_address
 from toy_artifact import write_toy
 from toy_driver import expected, write_driver
 
@@ -25,97 +22,7 @@ from modeld.cameras.visionipc.paths import NARROW_ROAD, WIDE_ROAD, VisionIpcConf
 from modeld.cameras.visionipc.server import VisionIpcServer
 from modeld.cameras.visionipc.wakeup import _tkill, wake
 from modeld.fakes.executor import SLICES
-from modeld.messaging import ZmqTransport, decode_event
-
-LAYOUT = packed_layout(64, 32)
-PUBLISHED = ("modelV2", "drivingModelData", "cameraOdometry", "modeldHealth")
-PATIENCE_S = 120.0
-
-
-def some_loopback_address() -> str:
-    """All of 127/8 is this machine: ports are fixed, so each test takes an address of its own."""
-    return f"127.{os.getpid() % 250 + 1}.{random.randrange(250)}.{random.randrange(1, 250)}"
-
-
-def picture(frame_id: int) -> Frame:
-    rng = np.random.default_rng(frame_id)
-    data = rng.integers(0, 256, LAYOUT.bytes, np.uint8)
-    sof = (frame_id + 1) * 50_000_000  # 20 Hz by its stamps, as fast as it is taken in truth
-    return Frame(data, LAYOUT, frame_id, sof, sof + 20_000_000)
-
-
-class Process:
-    """A running `modeld run`, its service manager, cameras, and what it publishes."""
-
-    def __init__(self, folder: Path, artifact: Path, pin: str) -> None:
-        self.address = some_loopback_address()
-        self.prefix = f"test{os.getpid()}_{random.randrange(1 << 30)}"
-        self.server = VisionIpcServer(VisionIpcConfig(prefix=self.prefix))
-        self.transport = ZmqTransport(bind=self.address, connect=self.address)
-        self.inbox = self.transport.inbox(PUBLISHED, conflate=False)
-        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.manager.bind(str(folder / "notify"))
-        self.manager.setblocking(False)
-        self.notified: list[str] = []
-        self.log = folder / "log"
-        arguments = ["--artifact", str(artifact), "--pin", pin, "--cache", str(folder / "cache")]
-        arguments += ["--prefix", self.prefix, "--bind", self.address]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                # -X importtime makes the interpreter name every module that it imports.
-                [sys.executable, "-X", "importtime", "-m", "modeld", "run", *arguments],
-                stdout=log,
-                stderr=log,
-                env=os.environ
-                | {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "10000000"},
-            )
-
-    def text(self) -> str:
-        return self.log.read_text()
-
-    def until(self, what: str, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
-            assert self.process.poll() is None, f"ended while waiting for {what}: {self.text()}"
-            assert time.monotonic() < deadline, f"no {what}: {self.text()[-2000:]}"
-            self.notifications()  # its queue is short
-            self.inbox.wait(0.01)
-        return found
-
-    def notifications(self) -> list[str]:
-        try:
-            while True:
-                self.notified += self.manager.recv(4096).decode().split("\n")
-        except BlockingIOError:
-            return self.notified
-
-    def receive(self, service: str) -> Any:
-        data = self.inbox.receive(service)
-        return None if data is None else decode_event(data)
-
-    def next(self, service: str) -> Any:
-        return self.until(service, lambda: self.receive(service))
-
-    def answer(self, frame_id: int, *streams: int) -> Any:
-        """Send a frame on the streams and wait for the daemon's answer to it."""
-        for stream in streams:
-            self.server.send(stream, picture(frame_id))
-        event = self.next("modelV2")
-        while event.modelV2.frameId != frame_id:
-            event = self.next("modelV2")
-        return event
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.transport.close()
-        self.manager.close()
-        self.server.close()
+from modeld.messaging import ZmqTransport
 
 
 @pytest.fixture(scope="module")
@@ -125,42 +32,16 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path, driver: tuple[Path, str]) -> Iterator[Process]:
-    process = Process(tmp_path, *driver)
+def daemon(tmp_path: Path, driver: tuple[Path, str]) -> Iterator[DaemonProcess]:
+    process = DaemonProcess(tmp_path, *driver)
     yield process
     process.close()
 
 
-def ready(daemon: Process) -> None:
-    daemon.until("READY", lambda: "READY=1" in daemon.notifications())
-
-
-def start_cameras(daemon: Process, *streams: int) -> int:
-    """Serve the streams and show frames until all messages are heard; the next frame's id."""
-    for stream in streams:
-        daemon.server.add_stream(stream, LAYOUT)
-    daemon.server.start()
-    daemon.until("readers", lambda: all(daemon.server.reader_count(s) for s in streams))
-    unheard = set(PUBLISHED[:3])
-    frame_id = -1
-
-    def heard() -> bool:
-        nonlocal frame_id
-        frame_id += 1
-        for stream in streams:
-            daemon.server.send(stream, picture(frame_id))
-        daemon.inbox.wait(0.2)
-        unheard.difference_update([s for s in set(unheard) if daemon.receive(s) is not None])
-        return not unheard
-
-    daemon.until("messages", heard)
-    return frame_id + 1
-
-
-def test_from_cameras_to_messages(daemon: Process) -> None:
-    ready(daemon)
+def test_from_cameras_to_messages(daemon: DaemonProcess) -> None:
+    daemon.ready()
     assert not any(line.startswith("WATCHDOG=") for line in daemon.notifications())
-    first = start_cameras(daemon, NARROW_ROAD, WIDE_ROAD)
+    first = daemon.start_cameras(NARROW_ROAD, WIDE_ROAD)
     for frame_id in range(first, first + 20):
         event = daemon.answer(frame_id, NARROW_ROAD, WIDE_ROAD)
         assert event.modelV2.frameIdExtra == frame_id
@@ -202,9 +83,9 @@ def test_from_cameras_to_messages(daemon: Process) -> None:
 
 
 @pytest.mark.parametrize("stream", [NARROW_ROAD, WIDE_ROAD])
-def test_one_camera_devices(daemon: Process, stream: int) -> None:
-    ready(daemon)
-    first = start_cameras(daemon, stream)
+def test_one_camera_devices(daemon: DaemonProcess, stream: int) -> None:
+    daemon.ready()
+    first = daemon.start_cameras(stream)
     for frame_id in range(first, first + 3):
         event = daemon.answer(frame_id, stream)
         assert event.modelV2.frameIdExtra == frame_id
@@ -216,10 +97,10 @@ def test_a_wake_up_that_is_pending_when_it_is_stopped(
 ) -> None:
     # Only a driver that has compiled in this process handles SIGTERM.
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kernels"))
-    daemon = Process(tmp_path, *driver)
+    daemon = DaemonProcess(tmp_path, *driver)
     try:
-        ready(daemon)
-        start_cameras(daemon, NARROW_ROAD)
+        daemon.ready()
+        daemon.start_cameras(NARROW_ROAD)
         main_thread = daemon.process.pid
         daemon.process.send_signal(signal.SIGSTOP)
         status = Path(f"/proc/{main_thread}/status")
@@ -232,9 +113,9 @@ def test_a_wake_up_that_is_pending_when_it_is_stopped(
         daemon.close()
 
 
-def test_a_camera_that_comes_late_and_goes_again(daemon: Process) -> None:
-    ready(daemon)
-    first = start_cameras(daemon, NARROW_ROAD)
+def test_a_camera_that_comes_late_and_goes_again(daemon: DaemonProcess) -> None:
+    daemon.ready()
+    first = daemon.start_cameras(NARROW_ROAD)
     assert daemon.answer(first, NARROW_ROAD).modelV2.frameIdExtra == first
     assert "cameras at" in daemon.text()
     daemon.server.add_stream(WIDE_ROAD, LAYOUT)
@@ -262,20 +143,20 @@ def test_a_camera_that_comes_late_and_goes_again(daemon: Process) -> None:
     assert told[-1].counters.frames >= 22
 
 
-def test_stop_while_waiting_for_cameras(daemon: Process) -> None:
-    ready(daemon)
+def test_stop_while_waiting_for_cameras(daemon: DaemonProcess) -> None:
+    daemon.ready()
     assert daemon.stop() == 0
     assert "0 frames answered" in daemon.text()
 
 
-def test_interrupt_ends_it_cleanly_too(daemon: Process) -> None:
-    ready(daemon)
+def test_interrupt_ends_it_cleanly_too(daemon: DaemonProcess) -> None:
+    daemon.ready()
     daemon.process.send_signal(signal.SIGINT)
     assert daemon.process.wait(PATIENCE_S) == 0
 
 
-def test_frames_of_an_unknown_size_end_it_with_one_line(daemon: Process) -> None:
-    ready(daemon)
+def test_frames_of_an_unknown_size_end_it_with_one_line(daemon: DaemonProcess) -> None:
+    daemon.ready()
     other = packed_layout(32, 32)
     daemon.server.add_stream(NARROW_ROAD, other)
     daemon.server.start()
