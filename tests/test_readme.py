@@ -32,7 +32,7 @@ def workspace(reference_artifact: Path, tmp_path_factory: pytest.TempPathFactory
 def test_readme_commands(workspace: Path) -> None:
     pin = open_artifact(workspace / "artifacts" / "driving").digest
     commands = [c for c in shell_commands(ROOT / "README.md") if not c.startswith("make ")]
-    # `build` refuses to write over an artifact, and the workspace has it already.
+    # The workspace has this artifact already.
     commands = [c for c in commands if not c.startswith("modeld-compile build")]
     assert len(commands) >= 8
     for command in commands:
