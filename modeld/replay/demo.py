@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
 from modeld.clock import SystemClock
-from modeld.command_line import run_guarded
+from modeld.command_line import Parser, run_guarded
 from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
@@ -49,14 +48,17 @@ _COMPILER = Path(__file__).parents[2] / "compile"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration; user errors are one line on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m modeld.replay.demo", description=__doc__)
+    return run_guarded("demo", lambda: _show(_parse(argv), open_console(stderr=True)))
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="python -m modeld.replay.demo", description=__doc__)
     parser.add_argument("clip", nargs="?", type=Path, help="a video with its sidecar")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), metavar="DIR")
     parser.add_argument("--artifact", type=Path, metavar="DIR", help="instead of building one")
     parser.add_argument("--bind", default=LOOPBACK, metavar="ADDRESS")
     parser.add_argument("--movie", action="store_true", help="also draw every frame into an MP4")
-    args = parser.parse_args(argv)
-    return run_guarded("demo", partial(_show, args, open_console(stderr=True)))
+    return parser.parse_args(argv)
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
