@@ -12,6 +12,7 @@ from compile.kernels.conv import Convolution, Tile
 from compile.kernels.expand import Expansion
 from compile.kernels.layout import BLOCKED, NCHW, MapShape
 from compile.kernels.mix import Mix, Source
+from compile.kernels.separable import Separable
 from compile.kernels.spec import encode
 
 
@@ -116,6 +117,10 @@ class Emitter:
             wide = self._tiles.convolution(spec.expand)
             pixels = self._tiles.depthwise(spec.depthwise).pixels
             return {"tile": [wide.blocks * wide.pixels, pixels]}
+        if isinstance(spec, Separable):
+            wide = self._tiles.convolution(spec.pointwise_row)
+            pixels = self._tiles.depthwise(spec.depthwise).pixels
+            return {"tile": [pixels, wide.blocks, wide.pixels]}
         if not isinstance(spec, Convolution):
             return {}
         if spec.apart:

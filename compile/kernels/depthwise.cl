@@ -5,29 +5,11 @@ INLINE void tile(__global float *restrict out, __global const float *restrict in
                  __global const float *restrict weights PARAMETERS, const int base, const int row,
                  const int block, const int column, const int checked) {
   float16 sum[PIXELS];
-#pragma unroll
-  for (int p = 0; p < PIXELS; p++) sum[p] = (float16)(0.0f);
-
-  for (int ky = 0; ky < KERNEL_HEIGHT; ky++) {
-    const int y = row * STRIDE_Y - PAD_TOP + ky * DILATION_Y;
-    if (y < 0 || y >= IN_HEIGHT) continue;
-    // One pointer and constants: see the direct convolution.
-    __global const float *restrict at = in + (y * IN_WIDTH + column * STRIDE_X - PAD_LEFT) * 16;
-#pragma unroll
-    for (int kx = 0; kx < KERNEL_WIDTH; kx++) {
-      const float16 w = load16(ky * KERNEL_WIDTH + kx, weights);
-#pragma unroll
-      for (int p = 0; p < PIXELS; p++) {
-        const int x = (column + p) * STRIDE_X - PAD_LEFT + kx * DILATION_X;
-        if (checked && (x < 0 || x >= IN_WIDTH || column + p >= OUT_WIDTH)) continue;
-        sum[p] = fma(load16(p * STRIDE_X + kx * DILATION_X, at), w, sum[p]);
-      }
-    }
-  }
-  const int first = base + (row * OUT_WIDTH + column) * 16;
+  slide(sum, in, weights, row, column, checked);
+  const int first = base + (row * SLIDE_WIDTH + column) * 16;
 #pragma unroll
   for (int p = 0; p < PIXELS; p++) {
-    if (checked && column + p >= OUT_WIDTH) continue;
+    if (checked && column + p >= SLIDE_WIDTH) continue;
     float16 v = sum[p];
 #define LOAD_CHANNEL(array) load16(block, array)
 #define LOAD_TENSOR(array) load16(p, array + first)

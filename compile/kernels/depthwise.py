@@ -66,20 +66,19 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         **conv.window_values(),
         "IN_HEIGHT": conv.in_map.height,
         "IN_WIDTH": in_width,
-        "OUT_WIDTH": width,
+        "SLIDE_WIDTH": width,
         "CHANNEL_BLOCKS": blocks,
         "IN_OFFSET": conv.in_offset,
         "IN_BATCH": into["BATCH"],
         "IN_BLOCK": into["BLOCK"],
         "OUT_BLOCK": out["BLOCK"],
-        "OUT_CHANNEL": 1,
         "DISPATCH": dispatch(conv, tile),
     }
     source = "".join(
         [
             epilogue.render(conv.steps),
             defines(values),
-            template("vectors") + template("lanes"),
+            template("vectors") + template("slide"),
             template("depthwise"),
         ]
     )

@@ -71,8 +71,8 @@ INLINE void depthwise_row(__global float *restrict out, float16 rows[ROWS][ROW_L
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(
     __global float *restrict out, __global const float *restrict in,
     __global const float *restrict expanding, __global const float *restrict weights PARAMETERS) {
-  const int block = get_global_id(1), batch = get_global_id(2);
-  const int first = get_global_id(0) * BAND, last = min(first + BAND, OUT_HEIGHT);
+  const int block = get_global_id(0), batch = get_global_id(2);
+  const int first = get_global_id(1) * BAND, last = min(first + BAND, OUT_HEIGHT);
   in += batch * IN_BATCH;
   expanding += block * IN_CHANNELS * 16;
   weights += block * KERNEL_HEIGHT * KERNEL_WIDTH * 16;

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from compile.kernels import epilogue
 from compile.kernels.conv import Convolution
 from compile.kernels.launch import Kernel, defines, make_kernel, template
-from compile.kernels.layout import LANES, blocks_of, ceil_div
+from compile.kernels.layout import BLOCKED, LANES, MapShape, blocks_of, ceil_div
 
+# Smaller maps stay in the cache between two launches, of which each has the better tiles.
+_LEAST_BYTES = 1 << 20
 # What rows between may take of the nearest cache, and the stack, in bytes.
 _MOST_BYTES = 32 << 10
 # Work-items that the cores share; each computes rows again that its neighbour has, too.
@@ -27,6 +29,17 @@ class Expansion:
     depthwise: Convolution
 
     @property
+    def between(self) -> MapShape:
+        """The map in between."""
+        return self.depthwise.in_map
+
+    @property
+    def fits(self) -> bool:
+        """Whether it pays: the rows in between fit the nearest cache, the map does not fit any."""
+        rows = self.rows * self.row_length * LANES * 4
+        return rows <= _MOST_BYTES and 4 * math.prod(self.between.stored(BLOCKED)) >= _LEAST_BYTES
+
+    @property
     def rows(self) -> int:
         """Rows in between that one output row is made of."""
         return (self.depthwise.kernel[0] - 1) * self.depthwise.dilation[0] + 1
@@ -38,11 +51,6 @@ class Expansion:
         reach = (last.out_map.width - 1) * last.stride[1]
         reach += (last.kernel[1] - 1) * last.dilation[1] + 1
         return max(reach, last.pads[1] + last.in_map.width)
-
-
-def fits(spec: Expansion) -> bool:
-    """Whether the rows in between fit the nearest cache."""
-    return spec.rows * spec.row_length * LANES * 4 <= _MOST_BYTES
 
 
 def render(spec: Expansion, expand_pixels: int, depthwise_pixels: int) -> Kernel:
@@ -91,7 +99,7 @@ def render(spec: Expansion, expand_pixels: int, depthwise_pixels: int) -> Kernel
     kernel = f"{last.kernel[0]}x{last.kernel[1]}"
     name = f"expand_{first.in_channels}_depthwise{kernel}_{out.channels}_{out.height}x{out.width}"
     macs = first.macs + out.batch * out.pixels * out.channels * math.prod(last.kernel)
-    return make_kernel(name, source, (ceil_div(out.height, band), blocks, out.batch), macs=macs)
+    return make_kernel(name, source, (blocks, ceil_div(out.height, band), out.batch), macs=macs)
 
 
 def _split(width: int, most: int) -> tuple[int, int]:

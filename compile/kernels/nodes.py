@@ -16,6 +16,7 @@ from compile.kernels import (
     mix,
     pool,
     rows,
+    separable,
     stack,
 )
 from compile.kernels.launch import launch
@@ -60,6 +61,12 @@ def _copy(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
     types = [inputs[item.pieces[0].source].dtype for item in described.items]
     kernel = copy.render(described, [kind.itemsize for kind in types])
     return launch(kernel, [item.shape for item in described.items], inputs, context.label, types)
+
+
+def _separable(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+    described = decode(separable.Separable, spec)
+    out = described.pointwise.out_map.stored(BLOCKED)
+    return launch(separable.render(described, *tile), [out], inputs, context.label)[0]
 
 
 def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
@@ -118,6 +125,7 @@ OPS = (
     Op("Pool", _pool, domain=DOMAIN, context=True),
     Op("Mix", _mix, domain=DOMAIN, context=True),
     Op("Rows", _rows, domain=DOMAIN, context=True),
+    Op("Separable", _separable, domain=DOMAIN, context=True),
     Op("Stack", _stack, domain=DOMAIN, context=True),
     Op("FromBlocked", _from_blocked, domain=DOMAIN),
 )

@@ -95,16 +95,41 @@ CASES = {
         {"Convolution": 2, "Pool": 1, "Expansion": 1},
     ),
     "a map that stays in the cache": Case(
-        [FIRST, *EXPAND, *DEPTHWISE, PROJECT], {"Convolution": 3, "Depthwise": 1}, SMALL
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT],
+        {"Convolution": 2, "Separable": 1, "FromBlocked": 1},
+        SMALL,
+    ),
+    "fewer rows than cores": Case(
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT], {"Convolution": 3, "Depthwise": 1}, (14, 32)
+    ),
+    "the depthwise map is an output": Case(
+        [FIRST, *EXPAND, *DEPTHWISE, PROJECT],
+        {"Convolution": 3, "Depthwise": 1, "FromBlocked": 1},
+        SMALL,
+        outputs=("y", "m"),
+    ),
+    "steps and a residual after both": Case(
+        [
+            FIRST,
+            ("Conv", "a w b", "f", {}),
+            ("Conv", "f v", "d", {"group": 64, "pads": [1, 1, 1, 1]}),
+            ("Relu", "d", "m", {}),
+            ("Conv", "m p", "n", {}),
+            ("Add", "n a", "t", {}),
+            ("Relu", "t", "u", {}),
+            ("MaxPool", "u", "y", {"kernel_shape": [2, 2]}),
+        ],
+        {"Convolution": 2, "Separable": 1, "Pool": 1, "FromBlocked": 1},
+        SMALL,
     ),
     "the map in between is an output": Case(
         [FIRST, *EXPAND, *DEPTHWISE, PROJECT],
-        {"Convolution": 3, "Depthwise": 1, "FromBlocked": 1},
+        {"Convolution": 2, "Separable": 1, "FromBlocked": 2},
         outputs=("y", "f"),
     ),
     "two read the map in between": Case(
         [FIRST, *EXPAND, *DEPTHWISE, PROJECT, ("Conv", "f p", "z", {})],
-        {"Convolution": 4, "Depthwise": 1},
+        {"Convolution": 3, "Separable": 1, "FromBlocked": 1},
         outputs=("y", "z"),
     ),
     "a kernel of several columns": Case(
@@ -114,7 +139,7 @@ CASES = {
             *DEPTHWISE,
             PROJECT,
         ],
-        {"Convolution": 3, "Depthwise": 1},
+        {"Convolution": 2, "Separable": 1, "FromBlocked": 1},
     ),
     "a residual in between": Case(
         [
@@ -125,7 +150,7 @@ CASES = {
             *DEPTHWISE,
             PROJECT,
         ],
-        {"Convolution": 4, "Depthwise": 1},
+        {"Convolution": 3, "Separable": 1, "FromBlocked": 1},
     ),
 }
 
@@ -151,7 +176,7 @@ def test_the_kernel_is_named_by_the_nodes_of_both() -> None:
 
 def test_kernels_for_work_groups_do_not_know_pairs() -> None:
     fused = fuse(CASES["a large map"].model(), Tiles(Tuning()), None, "gpu")
-    assert all(n.op_type != "Expansion" for n in fused.graph.node)
+    assert all(n.op_type not in ("Expansion", "Separable") for n in fused.graph.node)
 
 
 def test_narrow_vectors_keep_fewer_sums_in_registers() -> None:
