@@ -44,14 +44,14 @@ def main() -> int:
     args = parser.parse_args()
     device = select_device()
     use_device(device)
-    peak = measure.gemm_peak(device)
-    say(f"practical peak {peak:.0f} GFLOP/s on {device.name.strip()}")
+    product = measure.Product(device)
+    say(f"practical peak {product():.0f} GFLOP/s on {device.name.strip()}")
     results = report.read(args.out) if args.add else []
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         for model in MODELS:
             if args.models and model.name not in args.models:
                 continue
-            result = compare(model, Path(folder), args)
+            result = compare(model, Path(folder), args, product)
             if result:
                 results = _in_order([*(r for r in results if r.model != model.name), result])
                 awake = "kept awake" if os.access(wake_latency.DEVICE, os.W_OK) else "may sleep"
@@ -59,7 +59,7 @@ def main() -> int:
                     f"{platform.machine()}, {device.name.strip()}, {device.version.strip()}; "
                     f"processors {awake} between calls"
                 )
-                report.write(args.out, results, max(peak, measure.gemm_peak(device)), machine)
+                report.write(args.out, results, machine)
     if not results:
         return 1
     print((args.out / "benchmark.md").read_text())
@@ -72,7 +72,9 @@ def _in_order(results: list[report.Result]) -> list[report.Result]:
     return sorted(results, key=lambda result: names.index(result.model))
 
 
-def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Result | None:
+def compare(
+    model: Model, folder: Path, args: argparse.Namespace, product: measure.Product
+) -> report.Result | None:
     """Everything about one model; None, said aloud, where its data is missing or outputs differ."""
     path = model.path(folder)
     if path is None:
@@ -103,7 +105,7 @@ def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Resu
             return None
         timings = measure.interleave(entrants, args.runs)
     ours, inputs = peers.Ours(artifact, profile=True), peers.random_inputs(path)
-    device_ms, gflops, kernels = measure.kernel_share(ours, inputs, 20)
+    shares = measure.shares(ours, inputs, product, 20)
     cold = None if args.no_cold else measure.alone("ours", path, artifact, cache)
     alone = {
         name: measure.alone(name, path, artifact, None if args.no_cold else cache)
@@ -119,14 +121,16 @@ def compare(model: Model, folder: Path, args: argparse.Namespace) -> report.Resu
         launches=len(calls),
         timings=timings,
         difference=difference,
-        device_ms=device_ms,
-        gflops=gflops,
+        device_ms=shares.device_ms,
+        peak_gflops=shares.peak,
+        share_by_time=shares.by_time,
+        share_dense=shares.dense,
         arena_bytes=sum(b.bytes for b in manifest.buffers if b.role == "arena"),
         build_s=build_s,
         cold_start_s=cold["start_s"] if cold else None,
         warm_start_s=alone["ours"]["start_s"],
         peak_kib={name: one["peak_kib"] for name, one in alone.items()},
-        kernels=kernels,
+        kernels=shares.kernels,
     )
 
 

@@ -187,22 +187,33 @@ class DeviceTimer:
 
     def __call__(self, shape: Convolution, kernels: Sequence[Kernel]) -> list[float]:
         """The shortest device time of each kernel, in seconds."""
+        run = self.prepare(shape, kernels)
+        best = [math.inf] * len(kernels)
+        with bounded_wake_latency():
+            for _ in range(_ROUNDS):
+                for n in range(len(kernels)):
+                    best[n] = min(best[n], run(n))
+        return best
+
+    def prepare(self, shape: Convolution, kernels: Sequence[Kernel]) -> Callable[[int], float]:
+        """Compile the kernels; what is returned runs the n-th and gives its device time in
+        seconds."""
         buffers = [self._buffer(size) for size in _argument_elements(shape)]
         sources = {kernel.name: kernel.source for kernel in kernels}
         program = cl.Program(self._context, "".join(sources.values())).build(BUILD_OPTIONS)
         built = [cl.Kernel(program, kernel.name) for kernel in kernels]
-        for function in built:
-            function.set_args(*buffers)
-        best = [math.inf] * len(kernels)
-        with bounded_wake_latency():
-            for _ in range(_ROUNDS):
-                for n, (kernel, function) in enumerate(zip(kernels, built, strict=True)):
-                    event = cl.enqueue_nd_range_kernel(
-                        self._queue, function, kernel.global_size, kernel.local_size
-                    )
-                    event.wait()
-                    best[n] = min(best[n], (event.profile.end - event.profile.start) * 1e-9)
-        return best
+
+        def run(n: int) -> float:
+            kernel = kernels[n]
+            # A kernel does not keep its arguments alive.
+            built[n].set_args(*buffers)
+            event = cl.enqueue_nd_range_kernel(
+                self._queue, built[n], kernel.global_size, kernel.local_size
+            )
+            event.wait()
+            return float(event.profile.end - event.profile.start) * 1e-9
+
+        return run
 
     def _buffer(self, elements: int) -> cl.Buffer:
         # Not zeros: a device may be quicker with those.
@@ -216,6 +227,6 @@ def _argument_elements(shape: Convolution) -> list[int]:
     out = math.prod(shape.out_map.stored(shape.out_layout))
     channels, tensors = epilogue.operand_counts(shape.steps)
     padded = conv.all_blocks(shape) * LANES
-    per_output = max(1, shape.in_channels // shape.groups) * math.prod(shape.kernel)
+    per_output = max(1, shape.per_group) * math.prod(shape.kernel)
     sizes = [out, math.prod(shape.in_map.stored(shape.in_layout)), padded * per_output]
     return [*sizes, *[padded] * channels, *[out] * tensors]

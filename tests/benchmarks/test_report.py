@@ -4,6 +4,8 @@ import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from onnx import TensorProto, helper
 from onnx_models import save_model
 
 from benchmarks.contender import Contender
-from benchmarks.measure import Timing, difference, interleave
+from benchmarks.measure import Timing, difference, interleave, shares
 from benchmarks.peers import random_inputs
 from benchmarks.report import Result, chart, geometric_mean, markdown, write
 from compile.cli import main
@@ -25,7 +27,9 @@ def result(name: str, ours: float, ort: float) -> Result:
         timings={"ours": Timing(ours, 2 * ours, ours), "onnxruntime": Timing(ort, ort, ort)},
         difference=1e-6,
         device_ms=ours,
-        gflops=200.0,
+        peak_gflops=400.0,
+        share_by_time=0.5,
+        share_dense=0.625,
         arena_bytes=1_500_000,
         build_s=10.0,
         cold_start_s=5.0,
@@ -44,17 +48,34 @@ def test_ratio_is_theirs_over_ours() -> None:
 
 
 def test_markdown_has_every_model_and_the_means() -> None:
-    text = markdown([result("a", 2.0, 4.0), result("b", 1.0, 8.0)], 400.0, "x86_64")
+    text = markdown([result("a", 2.0, 4.0), result("b", 1.0, 8.0)], "x86_64")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
     assert [row[1].strip() for row in rows[:4]] == ["model", "a", "b", "geometric mean"]
     assert rows[1][9].strip() == "2.00" and rows[2][9].strip() == "8.00"
     assert rows[3][9].strip() == "4.00"
-    assert rows[1][12].strip() == "50%"
+    assert [cell.strip() for cell in rows[1][12:15]] == ["400", "50%", "62%"]
+
+
+def test_shares_of_the_peak() -> None:
+    """One ms at 1 GFLOP for a convolution, one at a quarter for a depthwise one, one without."""
+    calls = [("pointwise_a", 500_000_000), ("depthwise_b", 125_000_000), ("E_c", 0)]
+    entries = [
+        SimpleNamespace(call=SimpleNamespace(kernel=k, nodes=("n",), macs=m), nanoseconds=1_000_000)
+        for k, m in calls
+    ]
+    ours = Mock(executor=SimpleNamespace(kernel_times=lambda: entries))
+    rates = iter([1900.0, 2000.0, 9000.0])
+    found = shares(ours, {}, lambda: next(rates), 3)
+    assert found.peak == 2000.0
+    assert found.device_ms == pytest.approx(3.0)
+    assert found.dense == pytest.approx(0.5)
+    assert found.by_time == pytest.approx((0.5 + 0.125) / 2)
+    assert found.kernels[0] == ["pointwise_a", "n", 500_000_000, 1.0]
 
 
 def test_files_can_be_read_back(tmp_path: Path) -> None:
     results = [result("a", 2.0, 500.0)]
-    write(tmp_path / "out", results, 400.0, "x86_64")
+    write(tmp_path / "out", results, "x86_64")
     document = json.loads((tmp_path / "out" / "benchmark.json").read_text())
     assert document["results"][0]["timings"]["onnxruntime"]["median"] == 500.0
     drawing = ElementTree.fromstring(chart(results))  # noqa: S314 (our own text)
