@@ -23,6 +23,10 @@ class TileChooser(Protocol):
         """For the direct convolution."""
         ...
 
+    def estimated(self, conv: Convolution) -> Tile:
+        """For a direct convolution inside another kernel."""
+        ...
+
     def depthwise(self, conv: Convolution) -> Tile:
         """For the depthwise convolution."""
         ...
@@ -118,7 +122,7 @@ class Emitter:
             pixels = self._tiles.depthwise(spec.depthwise).pixels
             return {"tile": [wide.blocks * wide.pixels, pixels]}
         if isinstance(spec, Separable):
-            wide = self._tiles.convolution(spec.pointwise_row)
+            wide = self._tiles.estimated(spec.pointwise_row)
             pixels = self._tiles.depthwise(spec.depthwise).pixels
             return {"tile": [pixels, wide.blocks, wide.pixels]}
         if not isinstance(spec, Convolution):

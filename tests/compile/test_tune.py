@@ -154,6 +154,14 @@ def test_a_hostile_file_is_refused(tmp_path: Path, value: object, place: str) ->
         assert isinstance(load_tuning(path), Tuning)
 
 
+def test_a_convolution_inside_another_kernel_is_estimated() -> None:
+    timer = Timer(Clock())
+    tiles = Tiles(Tuning(), timer)
+    assert tiles.estimated(SHAPE) == conv.candidates(SHAPE)[0]
+    assert not timer.asked
+    assert not tiles.chosen.tiles
+
+
 def test_the_device_times_what_it_would_run() -> None:
     tiles = [Tile(1, 4), Tile(2, 8)]
     kernels = [conv.render(SHAPE, tile) for tile in tiles]
