@@ -1,7 +1,6 @@
 """Choice of layouts, and the private nodes that stand for the kernels."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import onnx
@@ -127,11 +126,8 @@ class Emitter:
             return {"tile": [pixels, wide.blocks, wide.pixels]}
         if not isinstance(spec, Convolution):
             return {}
-        if spec.apart:
-            # Each group is tiled as it would be alone.
-            channels = spec.out_map.channels // spec.groups
-            alone = replace(spec.out_map, channels=channels)
-            spec = replace(spec, in_channels=spec.per_group, out_map=alone, groups=1, apart=False)
+        if spec.apart:  # each group is tiled as it would be alone
+            spec = spec.one_group()
         depthwise = spec.groups == spec.in_channels > 1
         chosen = self._tiles.depthwise(spec) if depthwise else self._tiles.convolution(spec)
         return {"tile": [chosen.blocks, chosen.pixels, chosen.span]}

@@ -54,11 +54,12 @@ def _groups(graph: Graph, nodes: Nodes) -> Iterator[list[onnx.NodeProto]]:
 
 def _joined(graph: Graph, operator: str, nodes: Nodes) -> onnx.NodeProto:
     inputs, spec = _JOINS[operator](graph, nodes)
+    labels = [label for node in nodes for label in node_label(node).split("\n")]
     return onnx.helper.make_node(
         operator,
         inputs,
         [name for node in nodes for name in node.output],
-        name="\n".join(dict.fromkeys("\n".join(node_label(n) for n in nodes).split("\n"))),
+        name="\n".join(dict.fromkeys(labels)),
         domain=DOMAIN,
         spec=encode(spec),
     )

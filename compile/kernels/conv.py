@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compile.kernels import epilogue
 from compile.kernels.launch import Kernel, defines, make_kernel, template
@@ -54,6 +54,11 @@ class Convolution:
     def per_group(self) -> int:
         """Channels that an output is made of."""
         return self.in_channels // self.groups
+
+    def one_group(self) -> "Convolution":
+        """One of its groups as a convolution of its own, by sizes."""
+        out = replace(self.out_map, channels=self.out_map.channels // self.groups)
+        return replace(self, in_channels=self.per_group, out_map=out, groups=1, apart=False)
 
     def window_values(self) -> dict[str, int]:
         """What the templates need of the window: size, stride, dilation, leading padding."""
@@ -218,7 +223,7 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "DISPATCH": dispatch(conv, tile),
     }
     source = epilogue.render(conv.steps) + defines(values)
-    source += template("vectors") + template("lanes") + template("conv")
+    source += template("vectors", "lanes", "conv")
     size = (
         ceil_div(tiles, tile.span),
         conv.out_map.batch * height,

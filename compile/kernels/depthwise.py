@@ -74,14 +74,8 @@ def render(conv: Convolution, tile: Tile) -> Kernel:
         "OUT_BLOCK": out["BLOCK"],
         "DISPATCH": dispatch(conv, tile),
     }
-    source = "".join(
-        [
-            epilogue.render(conv.steps),
-            defines(values),
-            template("vectors") + template("slide"),
-            template("depthwise"),
-        ]
-    )
+    source = epilogue.render(conv.steps) + defines(values)
+    source += template("vectors", "slide", "depthwise")
     grid = (ceil_div(tiles, tile.span), height, conv.out_map.batch * blocks)
     macs = conv.out_map.batch * conv.out_map.pixels * conv.out_map.channels * math.prod(conv.kernel)
     return make_kernel(name, source, grid, macs=macs)

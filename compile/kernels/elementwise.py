@@ -39,10 +39,6 @@ def render(spec: Elementwise) -> Kernel:
         "OUT_CHANNEL": 1,
     }
     source = (
-        epilogue.render(spec.steps)
-        + defines(values)
-        + template("vectors")
-        + template("lanes")
-        + template("elementwise")
+        epilogue.render(spec.steps) + defines(values) + template("vectors", "lanes", "elementwise")
     )
     return make_kernel(name, source, (ceil_div(vectors, span), 1, 1))

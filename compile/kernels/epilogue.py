@@ -115,16 +115,18 @@ def arguments(steps: Sequence[str]) -> str:
     return "".join(f", {name}" for name in names)
 
 
-def render(steps: Sequence[str], vector: str = "float16") -> str:
+def render(steps: Sequence[str], vector: str = "float16", *, before: Sequence[str] = ()) -> str:
     """Macros for a template: PARAMETERS, ARGUMENTS and EPILOGUE.
 
     EPILOGUE changes `v` (a `vector`); the template defines LOAD_CHANNEL(array) and
-    LOAD_TENSOR(array), which find the operand for that `v` in an array.
+    LOAD_TENSOR(array), which find the operand for that `v` in an array. `before` are the steps of
+    a first computation in the same kernel, whose operands come first.
     """
+    both = (*before, *steps)
     return (
-        helpers(steps, vector=vector)
-        + f"#define PARAMETERS {parameters(steps)}\n"
-        + f"#define ARGUMENTS {arguments(steps)}\n"
+        helpers(both, vector=vector)
+        + f"#define PARAMETERS {parameters(both)}\n"
+        + f"#define ARGUMENTS {arguments(both)}\n"
         + f"#define EPILOGUE {body(steps)}\n"
     )
 

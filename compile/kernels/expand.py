@@ -84,18 +84,8 @@ def render(spec: Expansion, expand_pixels: int, depthwise_pixels: int) -> Kernel
         "OUT_CHANNEL": 1,
         "BLOCKS": blocks,
     }
-    steps = (*first.steps, *last.steps)
-    source = "".join(
-        [
-            epilogue.helpers(steps),
-            f"#define PARAMETERS {epilogue.parameters(steps)}\n",
-            f"#define ARGUMENTS {epilogue.arguments(steps)}\n",
-            f"#define EPILOGUE {epilogue.body(last.steps)}\n",
-            defines(values),
-            template("vectors") + template("lanes"),
-            template("expand"),
-        ]
-    )
+    source = epilogue.render(last.steps, before=first.steps) + defines(values)
+    source += template("vectors", "lanes", "expand")
     kernel = f"{last.kernel[0]}x{last.kernel[1]}"
     name = f"expand_{first.in_channels}_depthwise{kernel}_{out.channels}_{out.height}x{out.width}"
     macs = first.macs + out.batch * out.pixels * out.channels * math.prod(last.kernel)

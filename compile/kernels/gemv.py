@@ -93,9 +93,7 @@ def render(products: Sequence[Product]) -> Kernel:
     source = (
         epilogue.helpers([step for product in products for step in product.steps])
         + defines({"MAX_BLOCKS": _MAX_BLOCKS, "OUT_CHANNEL": 1})
-        + template("vectors")
-        + template("lanes")
-        + template("gemv")
+        + template("vectors", "lanes", "gemv")
         + "".join(texts)
         + kernel
     )

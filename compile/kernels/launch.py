@@ -33,9 +33,9 @@ class Kernel:
 
 
 @cache
-def template(name: str) -> str:
-    """The text of a template file of this package."""
-    return (Path(__file__).parent / f"{name}.cl").read_text()
+def template(*names: str) -> str:
+    """The text of template files of this package, one after the other."""
+    return "".join((Path(__file__).parent / f"{name}.cl").read_text() for name in names)
 
 
 def defines(values: dict[str, int | str]) -> str:

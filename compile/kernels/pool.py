@@ -48,7 +48,7 @@ def render(pool: Pooling) -> Kernel:
         "COMBINE(a, b)": combine,
         "SCALE": _scale(pool),
     }
-    source = epilogue.render(pool.steps) + defines(values) + template("vectors") + template("pool")
+    source = epilogue.render(pool.steps) + defines(values) + template("vectors", "pool")
     return make_kernel(name, source, (pool.out_map.height, pool.out_map.batch * blocks, 1))
 
 

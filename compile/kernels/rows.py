@@ -38,11 +38,5 @@ def render(rows: Rows) -> Kernel:
         "SPAN": span,
     }
     helpers = epilogue.helpers((), ("exponential",)) if rows.kind == "softmax" else ""
-    source = (
-        helpers
-        + epilogue.render(rows.steps)
-        + defines(values)
-        + template("vectors")
-        + template("rows")
-    )
+    source = helpers + epilogue.render(rows.steps) + defines(values) + template("vectors", "rows")
     return make_kernel(name, source, (ceil_div(rows.count, span), 1, 1))

@@ -57,7 +57,6 @@ def render(spec: Separable, pixels: int, blocks: int, wide_pixels: int) -> Kerne
     wide_tiles = ceil_div(width, wide_pixels)
     span = ceil_div(height, min(height, ceil_div(_ITEMS, first.out_map.batch)))
     into = first.in_map.strides(first.in_layout)
-    steps = (*first.steps, *last.steps)
     values: dict[str, int | str] = {
         "DEPTHWISE_EPILOGUE": epilogue.body(first.steps),
         "PIXELS": tile.pixels,
@@ -80,16 +79,8 @@ def render(spec: Separable, pixels: int, blocks: int, wide_pixels: int) -> Kerne
         "OUT_BLOCKS": out_blocks,
         "DISPATCH": dispatch(first, tile),
     }
-    source = "".join(
-        [
-            epilogue.helpers(steps),
-            f"#define PARAMETERS {epilogue.parameters(steps)}\n",
-            f"#define ARGUMENTS {epilogue.arguments(steps)}\n",
-            f"#define EPILOGUE {epilogue.body(last.steps)}\n",
-            defines(values),
-            *(template(name) for name in ("vectors", "slide", "separable")),
-        ]
-    )
+    source = epilogue.render(last.steps, before=first.steps) + defines(values)
+    source += template("vectors", "slide", "separable")
     kernel = f"{first.kernel[0]}x{first.kernel[1]}"
     sizes = f"{first.out_map.channels}_{last.out_map.channels}_{height}x{width}"
     size = (ceil_div(height, span), first.out_map.batch, 1)

@@ -47,8 +47,7 @@ def render(stack: Stack) -> Kernel:
     inputs = "".join(f",\n    __global const float *restrict in{i}" for i in range(count))
     source = (
         defines({"OUT_CHANNEL": 1})
-        + template("vectors")
-        + template("lanes")
+        + template("vectors", "lanes")
         + "".join(functions)
         + "\n__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(\n"
         + f"    __global float *restrict out{inputs}) {{\n  const int item = get_global_id(0);\n  "
