@@ -16,8 +16,11 @@ from modeld.weights import stream_weights
 Array = npt.NDArray[np.generic]
 
 # Inputs of at most so many bytes are compared with what the device has before they are sent, and
-# those that lie next to each other share a transfer. Larger ones go up from where they are.
+# those that lie next to each other share a transfer. Larger ones are read or sent from where they
+# are.
 _SMALL = 4096
+# The widest load by which a kernel expects its buffer to be aligned: four floats.
+_LOAD_BYTES = 16
 
 _CHANNELS = {"float": cl.channel_type.FLOAT, "half": cl.channel_type.HALF_FLOAT}
 
@@ -27,9 +30,12 @@ class DeviceMemory:
 
     Small inputs are staged in one host array per input buffer, so that neighbours go up in one
     transfer; outputs come down into one host array per output buffer, a new one each time.
+
+    With `borrow` the device reads large inputs out of the caller's arrays: for devices whose
+    memory is the host's and for which a buffer around an array costs nothing, as processors.
     """
 
-    def __init__(self, queue: cl.CommandQueue, artifact: Artifact) -> None:
+    def __init__(self, queue: cl.CommandQueue, artifact: Artifact, *, borrow: bool = False) -> None:
         self._queue = queue
         self._context = queue.context
         self._roles = {buffer.name: buffer.role for buffer in artifact.manifest.buffers}
@@ -53,13 +59,19 @@ class DeviceMemory:
         self._transfers = self._small_transfers()
         # What the next upload sends: (buffer, offset) of the device, and the host array.
         self._waiting: dict[tuple[str, int], Array] = {}
+        # By argument, the inputs that may be read in place; by name, the buffers around those that
+        # this turn reads so.
+        self._borrowable = self._read_as_a_whole(artifact) if borrow else {}
+        self._borrowed: dict[str, cl.Buffer] = {}
         self._uploads: list[cl.Event] = []
         self._upload_weights(artifact)
         self.zero_state()
 
-    def role(self, buffer: str) -> str:
-        """The manifest's role of `buffer`."""
-        return self._roles[buffer]
+    def rebound_name(self, argument: Argument) -> str | None:
+        """The camera frame or input that `argument` is, if its buffer may be another every turn."""
+        if self._roles[argument.buffer] == "frame":
+            return argument.buffer
+        return self._borrowable.get(argument)
 
     def view(self, argument: Argument) -> cl.MemoryObject:
         """The buffer, sub-buffer or image that a kernel argument names."""
@@ -94,6 +106,7 @@ class DeviceMemory:
         Raises ModeldError. Small ones that are bit for bit what they were are on the device
         already. Large ones are read in place and must not change before `download` returns.
         """
+        self._borrowed.clear()
         _check_names({tensor.name for tensor in tensors}, arrays)
         for tensor in tensors:
             name, array = tensor.name, arrays[tensor.name]
@@ -103,8 +116,7 @@ class DeviceMemory:
                     f"the model wants {tensor.dtype}{list(tensor.shape)}"
                 )
             if array.nbytes > _SMALL:
-                binding = self._bindings[name]
-                self._waiting[binding.buffer, binding.offset] = np.ascontiguousarray(array)
+                self._stage_large(name, np.ascontiguousarray(array))
                 continue
             content = array.tobytes()
             if self._last.get(name, b"") != content:
@@ -112,6 +124,22 @@ class DeviceMemory:
                 self._place(tensor)[...] = array
                 buffer, start, stop = self._transfers[name]
                 self._waiting[buffer, start] = self._staged[buffer][start:stop]
+
+    def _stage_large(self, name: str, array: Array) -> None:
+        if name in self._borrowable.values() and _address(array) % _LOAD_BYTES == 0:
+            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+            with opencl_errors(f"reading {name} in place"):
+                self._borrowed[name] = cl.Buffer(self._context, flags, hostbuf=array)
+            return
+        binding = self._bindings[name]
+        self._waiting[binding.buffer, binding.offset] = array
+
+    def input_buffers(self) -> dict[str, cl.Buffer]:
+        """By name of each input whose buffer may be another every turn: this turn's."""
+        return {
+            name: self._borrowed.get(name) or self.view(argument)
+            for argument, name in self._borrowable.items()
+        }
 
     def upload(self) -> list[cl.Event]:
         """Enqueue the transfer of everything staged since the last call."""
@@ -136,6 +164,7 @@ class DeviceMemory:
         ]
         self._queue.finish()
         self._uploads = []
+        self._borrowed.clear()
         return events
 
     def results(self, tensors: Iterable[Tensor]) -> dict[str, Array]:
@@ -177,6 +206,18 @@ class DeviceMemory:
                 transfers |= dict.fromkeys(group, place)
         return transfers
 
+    def _read_as_a_whole(self, artifact: Artifact) -> dict[Argument, str]:
+        """Large inputs of which no launch of `run_model` reads a part, by the argument they are."""
+        entry = next(e for e in artifact.manifest.entry_points if e.name == "run_model")
+        arguments = [argument for call in entry.calls for argument in call.arguments]
+        found = {}
+        for name, binding in self._bindings.items():
+            if self._roles[binding.buffer] == "input" and binding.bytes > _SMALL:
+                whole = Argument(binding.buffer, binding.offset, binding.bytes, "read")
+                if all(a == whole for a in arguments if _overlap(a, whole)):
+                    found[whole] = name
+        return found
+
     def _place(self, tensor: Tensor) -> Array:
         """Where a small input is staged."""
         if tensor.name not in self._places:
@@ -200,6 +241,19 @@ class DeviceMemory:
             for offset, piece in stream_weights(artifact):
                 # Blocking, since `piece` is the only copy and is dropped on return.
                 cl.enqueue_copy(self._queue, self._buffers["weights"], piece, dst_offset=offset)
+
+
+def _address(array: Array) -> int:
+    # A tenth of what `array.ctypes` costs, which counts in every turn.
+    return int(array.__array_interface__["data"][0])
+
+
+def _overlap(one: Argument, other: Argument) -> bool:
+    return (
+        one.buffer == other.buffer
+        and one.offset < other.offset + other.bytes
+        and other.offset < one.offset + one.bytes
+    )
 
 
 def _check_names(wanted: Set[str], given: Mapping[str, Array]) -> None:

@@ -118,7 +118,8 @@ class Executor:
             properties = cl.command_queue_properties.PROFILING_ENABLE
             self._queue = cl.CommandQueue(context, properties=properties)
         self._programs = build_programs(context, artifact, self.cache)
-        self._memory = DeviceMemory(self._queue, artifact)
+        cpu = self.info.device_class == "cpu"
+        self._memory = DeviceMemory(self._queue, artifact, borrow=cpu)
         self.frame_buffers = FrameBuffers(self._queue, in_place=self.info.host_memory)
         self._bindings = {binding.tensor: binding for binding in manifest.bindings}
         self._swap = swapped_roles(manifest.contract.state, self._bindings)
@@ -129,6 +130,10 @@ class Executor:
             )
             for entry in manifest.entry_points
         }
+        self._readers = {
+            name: [launch for launch in self._launches["run_model", ""] if launch.reads(name)]
+            for name in self._memory.input_buffers()
+        }
         frozen = {entry.name for entry in manifest.contract.frozen}
         state = {pair.input: pair.output for pair in manifest.contract.state}
         self._inputs = _without(manifest.contract.inputs, frozen | state.keys())
@@ -136,7 +141,6 @@ class Executor:
         self._state = [t for t in manifest.contract.inputs if t.name in state]
         self._frame_inputs = [*WARP_INPUTS, *_without(self._inputs, {"new_img"})]
         # A GPU's launches need no processor to wake up.
-        cpu = self.info.device_class == "cpu"
         self._awake = bounded_wake_latency() if cpu else nullcontext()
         self._profile = profile
         self._kernel_times: list[KernelTime] = []
@@ -188,6 +192,7 @@ class Executor:
         with self._awake, opencl_errors("run_frame"):
             self._memory.stage(self._frame_inputs, given)
             uploads = self._memory.upload()
+            self._bind_inputs()
             for name, frame in zip(FRAMES, (narrow, wide), strict=True):
                 uploads += self._bind_frame(name, frame.layout, frame.data)
             warps = self._enqueue("run_warp", camera)
@@ -219,6 +224,7 @@ class Executor:
         with self._awake, opencl_errors("run_model"):
             self._memory.stage(self._inputs, inputs)
             self._memory.upload()
+            self._bind_inputs()
             events = self._enqueue("run_model", "")
             self._parity ^= 1
             self._memory.download()
@@ -262,8 +268,13 @@ class Executor:
             raise ModeldError(f"{name} is {found}, {camera} needs a uint8 vector of {needed} bytes")
         buffer, events = self.frame_buffers.bind(name, data)
         for launch in self._launches["run_warp", camera]:
-            launch.bind_frame(f"{name}_{camera}", buffer)
+            launch.bind(f"{name}_{camera}", buffer)
         return events
+
+    def _bind_inputs(self) -> None:
+        for name, buffer in self._memory.input_buffers().items():
+            for launch in self._readers[name]:
+                launch.bind(name, buffer)
 
     def _enqueue(self, entry: str, camera: str) -> list[LaunchEvent]:
         return enqueue(self._queue, self._launches[entry, camera], self._parity)

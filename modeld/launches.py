@@ -22,13 +22,19 @@ class Launch:
 
     call: Call
     kernels: tuple[cl.Kernel, cl.Kernel]
-    frames: tuple[tuple[int, str], ...]  # (argument index, frame buffer), bound for every frame
+    # (argument index, frame buffer or input): what is bound anew for every turn.
+    rebound: tuple[tuple[int, str], ...]
 
-    def bind_frame(self, name: str, buffer: cl.Buffer) -> None:
-        """Set the arguments that read the frame buffer `name`."""
-        for index, frame in self.frames:
-            if frame == name:
-                self.kernels[0].set_arg(index, buffer)
+    def reads(self, name: str) -> bool:
+        """Whether it reads the frame buffer or input `name`."""
+        return any(read == name for _, read in self.rebound)
+
+    def bind(self, name: str, buffer: cl.Buffer) -> None:
+        """Set the arguments that read the frame buffer or input `name`."""
+        for index, read in self.rebound:
+            if read == name:
+                for kernel in self.kernels:
+                    kernel.set_arg(index, buffer)
 
 
 # What was launched, and the event that times it.
@@ -73,15 +79,15 @@ def _prepare(
         )
     swaps = any(argument.buffer in swap for argument in call.arguments)
     odd = programs.kernel(call.program, call.kernel) if swaps else even
-    frames = []
+    rebound = []
     for index, argument in enumerate(call.arguments):
-        if memory.role(argument.buffer) == "frame":
-            frames.append((index, argument.buffer))
+        if name := memory.rebound_name(argument):
+            rebound.append((index, name))
             continue
         even.set_arg(index, memory.view(argument))
         if swaps:
             odd.set_arg(index, memory.view(_swapped(argument, swap)))
-    return Launch(call, (even, odd), tuple(frames))
+    return Launch(call, (even, odd), tuple(rebound))
 
 
 def _swapped(argument: Argument, swap: Mapping[str, str]) -> Argument:

@@ -1,19 +1,15 @@
 import dataclasses
-import weakref
 from pathlib import Path
 
 import numpy as np
-import pyopencl as cl
 import pytest
 from toy_artifact import SIZE, WEIGHT, toy_files, toy_manifest, write_toy
 from toy_driver import write_driver
 
 from modeld import Executor, open_artifact
 from modeld.cameras.frame import Frame, FrameLayout
-from modeld.device_memory import DeviceMemory
 from modeld.errors import ArtifactRefusedError, ModeldError
-from modeld.manifest import Binding, Buffer, FrozenInput, Tensor
-from modeld.opencl import select_device
+from modeld.manifest import FrozenInput
 from modeld.program_cache import ProgramCache
 from modeld.selftest import check
 
@@ -68,104 +64,6 @@ def test_results_are_the_callers(toy: Path) -> None:
     first[:] = np.nan
     executor.reset()
     np.testing.assert_array_equal(executor.run("run_model", {"x": X})["y"], WEIGHT * X)
-
-
-# Small and large inputs of one buffer, in bytes of it: a, LARGE, b, c, OTHER.
-LARGE, OTHER = Tensor("large", (40, 60), "float32"), Tensor("other", (5000,), "uint8")
-SMALL = tuple(Tensor(name, (SIZE,), "float32") for name in "abc")
-PLACES = {"a": 0, "large": 512, "b": 10240, "c": 10752, "other": 12288}
-INPUTS = Tensor("inputs", (18432,), "uint8")
-
-
-@pytest.fixture
-def memory(toy: Path) -> DeviceMemory:
-    manifest = toy_manifest(toy_files())
-    inputs = Buffer("inputs", INPUTS.shape[0], "input")
-    tensors = [*SMALL, LARGE, OTHER]
-    bindings = [
-        Binding(t.name, "inputs", PLACES[t.name], np.zeros(t.shape, t.dtype).nbytes)
-        for t in tensors
-    ]
-    changed = dataclasses.replace(
-        manifest,
-        buffers=(inputs, *(b for b in manifest.buffers if b.name != "inputs")),
-        bindings=(*bindings, *(b for b in manifest.bindings if b.buffer != "inputs")),
-    )
-    queue = cl.CommandQueue(cl.Context([select_device()]))
-    return DeviceMemory(queue, dataclasses.replace(open_artifact(toy), manifest=changed))
-
-
-def values(tensor: Tensor, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(1, 200, tensor.shape).astype(tensor.dtype)
-
-
-def on_device(memory: DeviceMemory, tensor: Tensor) -> np.ndarray:
-    whole = memory.read("inputs", INPUTS)[PLACES[tensor.name] :]
-    bytes_ = np.zeros(tensor.shape, tensor.dtype).nbytes
-    return whole[:bytes_].view(tensor.dtype).reshape(tensor.shape)
-
-
-def send(memory: DeviceMemory, arrays: dict[str, np.ndarray]) -> int:
-    """Upload the arrays; the number of transfers."""
-    memory.stage([t for t in (*SMALL, LARGE, OTHER) if t.name in arrays], arrays)
-    transfers = memory.upload()
-    memory.download()
-    return len(transfers)
-
-
-def test_neighbours_share_a_transfer_and_nobody_overwrites_another(memory: DeviceMemory) -> None:
-    sent = {t.name: values(t, n) for n, t in enumerate((*SMALL, LARGE, OTHER))}
-    assert send(memory, sent) == 4
-    changed = {**sent, "b": values(SMALL[1], 9)}
-    # The large ones are always sent; `a` is as it was, `b` and `c` lie side by side.
-    assert send(memory, changed) == 3
-    for tensor in (*SMALL, LARGE, OTHER):
-        np.testing.assert_array_equal(on_device(memory, tensor), changed[tensor.name])
-
-
-def test_a_large_input_goes_up_from_where_it_is(memory: DeviceMemory) -> None:
-    array = values(LARGE, 1)
-    array.flags.writeable = False
-    assert send(memory, {"large": array}) == 1
-    np.testing.assert_array_equal(on_device(memory, LARGE), array)
-    changing = values(LARGE, 2)
-    memory.stage([LARGE], {"large": changing})
-    changing += 1  # would not be seen of a copy
-    memory.upload()
-    memory.download()
-    np.testing.assert_array_equal(on_device(memory, LARGE), changing)
-
-
-@pytest.mark.parametrize("order", ["transposed", "strided", "reversed"])
-def test_a_large_input_that_is_not_contiguous_is_right(memory: DeviceMemory, order: str) -> None:
-    array = values(LARGE, 3)
-    other = {
-        "transposed": np.asfortranarray(array),
-        "strided": np.repeat(array, 2, axis=1)[:, ::2],
-        "reversed": array[::-1].copy()[::-1],
-    }[order]
-    assert not other.flags.c_contiguous
-    assert send(memory, {"large": other}) == 1
-    np.testing.assert_array_equal(on_device(memory, LARGE), array)
-
-
-def test_a_large_input_outlives_its_caller(memory: DeviceMemory) -> None:
-    kept = values(LARGE, 4)
-    memory.stage([LARGE], {"large": kept.copy()})
-    memory.upload()
-    # Whoever asks for memory now must not get the array's.
-    noise = [np.full(LARGE.shape, -1, np.float32) for _ in range(100)]
-    memory.download()
-    assert len(noise) == 100
-    np.testing.assert_array_equal(on_device(memory, LARGE), kept)
-
-
-def test_a_transfer_done_does_not_keep_the_callers_array(memory: DeviceMemory) -> None:
-    array = values(LARGE, 5)
-    alive = weakref.ref(array)
-    send(memory, {"large": array})
-    del array
-    assert alive() is None
 
 
 def test_profile_times_each_launch(toy: Path) -> None:
