@@ -13,10 +13,14 @@ _EXIT_BASE = 128
 
 
 class StoppedError(KeyboardInterrupt):
-    """The process was asked to end; raised wherever it is, so that everything is cleaned up."""
+    """The process was asked to end; raised wherever it is, so that everything is cleaned up.
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
+    `where` tells users how far the work had come, and what is left of it.
+    """
+
+    def __init__(self, number: int, where: str = "") -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name} {where}".rstrip())
+        self.number = number
         self.exit_code = _EXIT_BASE + number
 
 
@@ -52,8 +56,8 @@ def tell_stopped(stop: Stop, where: str) -> int:
     """The exit status of work that `stop` may have cut short; `where` says on stderr how far."""
     if not stop.is_set():
         return 0
-    stopped = StoppedError(stop.number)
-    sys.stderr.write(f"modeld: {stopped} {where}\n")
+    stopped = StoppedError(stop.number, where)
+    sys.stderr.write(f"modeld: {stopped}\n")
     return stopped.exit_code
 
 

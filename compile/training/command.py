@@ -4,14 +4,16 @@ import sys
 from pathlib import Path
 
 from compile.device import use_device
+from compile.training.checkpoint import CheckpointStore
 from compile.training.config import DigitsConfig, read_config
 from compile.training.digits_trainer import DigitsTrainer
 from compile.training.display import TrainingDisplay
 from compile.training.driving.config import DrivingConfig
-from compile.training.loop import MODEL, train
+from compile.training.loop import CHECKPOINTS, MODEL, train
 from compile.training.plots import plot_run
 from modeld.errors import ModeldError
 from modeld.opencl import select_device
+from modeld.signals import StoppedError
 
 PLOT = "training.png"
 
@@ -20,7 +22,7 @@ def run(config: Path, out: Path, device: str | None, start_from: Path | None) ->
     """Train as the TOML file `config` says in directory `out`; returns the exit status.
 
     `start_from` names weights that a driving network begins with. Raises ModeldError for wrong
-    files and for a run in `out` that is another one.
+    files and for a run in `out` that is another one, and StoppedError that says what is kept.
     """
     settings = read_config(config)
     display = TrainingDisplay()
@@ -32,10 +34,16 @@ def run(config: Path, out: Path, device: str | None, start_from: Path | None) ->
                 raise ModeldError("--start-from is for driving networks; digits begin from a seed")
             else:
                 _train_digits(settings, config.stem, out, device, display)
-    except KeyboardInterrupt:
-        display.noted("interrupted; the same command goes on from the last checkpoint")
-        return 130
+    except StoppedError as stopped:
+        raise StoppedError(stopped.number, _kept(out)) from None
     return 0
+
+
+def _kept(out: Path) -> str:
+    latest = CheckpointStore(out / CHECKPOINTS).latest()
+    if latest is None:
+        return "before the first checkpoint; the same command begins again"
+    return f"with {latest} kept; the same command goes on from there"
 
 
 def _train_digits(

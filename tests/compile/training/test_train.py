@@ -185,19 +185,35 @@ def test_wrong_optimizers_are_refused(optimizer: dict, message: str) -> None:
         make_optimizer(config, [Tensor.ones(2, 2)])
 
 
-def test_an_interrupted_run_says_how_to_go_on(
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        (0, "before the first checkpoint; the same command begins again"),
+        (4, "with {out}/checkpoints/step-00000003 kept; the same command goes on from there"),
+    ],
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_says_what_is_kept_and_how_to_go_on(
+    number: signal.Signals,
+    steps: int,
+    kept: str,
     config: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(trainer: DigitsTrainer) -> float:
-        raise KeyboardInterrupt
+    taken = DigitsTrainer.train_step
 
-    monkeypatch.setattr(DigitsTrainer, "train_step", interrupt)
-    assert main(["train", "--config", str(config), "--out", str(tmp_path / "run")]) == 130
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1] == ("note: interrupted; the same command goes on from the last checkpoint")
+    def stop_after_steps(trainer: DigitsTrainer) -> float:
+        if trainer.step == steps:
+            os.kill(os.getpid(), number)
+        return taken(trainer)
+
+    monkeypatch.setattr(DigitsTrainer, "train_step", stop_after_steps)
+    out = tmp_path / "run"
+    assert main(["train", "--config", str(config), "--out", str(out)]) == 128 + number
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"modeld-compile: stopped by {number.name} {kept.format(out=out)}"
 
 
 def test_history_beyond_the_checkpoint_is_cut_off() -> None:
