@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from compile.device import BUILD_OPTIONS
-from compile.kernels import conv, depthwise, epilogue
+from compile.kernels import conv, depthwise, epilogue, planar
 from compile.kernels.conv import Convolution, Tile
 from compile.kernels.launch import Kernel
 from compile.kernels.layout import LANES
@@ -158,6 +158,10 @@ class Tiles:
     def depthwise(self, shape: Convolution) -> Tile:
         """For the depthwise convolution."""
         return self._choose("depthwise", shape, depthwise.candidates, depthwise.render)
+
+    def planar(self, shape: Convolution) -> Tile:
+        """For the convolution in planes: as many outputs as fit the registers."""
+        return planar.tile(shape, self._sums)
 
     def _choose(
         self,

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime as ort
 import pyopencl as cl
+from onnx import TensorProto, helper, numpy_helper
 
 from compile.device import BUILD_OPTIONS
 from compile.kernels.launch import Kernel
@@ -47,6 +49,29 @@ class Bench:
         for result, buffer in zip(results, buffers, strict=False):
             cl.enqueue_copy(self._queue, result, buffer)
         return results
+
+
+def reference(
+    x: Array,
+    weights: Array,
+    bias: Array,
+    operator: str = "Conv",
+    **attributes: object,
+) -> Array:
+    """What onnxruntime says to one convolution."""
+    node = helper.make_node(operator, ["x", "w", "b"], ["y"], **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": x})
+    return np.asarray(result, np.float32)
 
 
 def store(planes: Array, layout: str) -> Array:

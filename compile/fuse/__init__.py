@@ -12,6 +12,7 @@ from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
 from compile.fuse.pairs import join_pairs
+from compile.fuse.planes import keep_planes
 from compile.fuse.shared import share_launches
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
@@ -62,7 +63,7 @@ def fuse(
         combine_stacks(graph)
     items = find_items(graph, on_groups)
     if not on_groups:
-        items = join_pairs(graph, join_stems(graph, items))
+        items = keep_planes(join_pairs(graph, join_stems(graph, items)))
     Emitter(graph, items, tiles, on_groups).run()
     if not on_groups:
         combine_copies(graph)

@@ -9,8 +9,9 @@ from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
 from compile.kernels.conv import Convolution, Tile
 from compile.kernels.expand import Expansion
-from compile.kernels.layout import BLOCKED, NCHW, MapShape
+from compile.kernels.layout import BLOCKED, LANES, NCHW, MapShape
 from compile.kernels.mix import Mix, Source
+from compile.kernels.planar import Planar
 from compile.kernels.separable import Separable
 from compile.kernels.spec import encode
 
@@ -28,6 +29,10 @@ class TileChooser(Protocol):
 
     def depthwise(self, conv: Convolution) -> Tile:
         """For the depthwise convolution."""
+        ...
+
+    def planar(self, conv: Convolution) -> Tile:
+        """For the convolution in planes."""
         ...
 
 
@@ -60,7 +65,7 @@ class Emitter:
 
     def _choose(self, item: Item) -> str:
         """Blocked where another kernel of ours reads the map."""
-        if self._on_groups:
+        if self._on_groups or BLOCKED not in item.writes:
             return NCHW
         value = item.chain.output
         read = any(value in (*other.maps, *other.chain.tensors) for other in self._maps())
@@ -124,6 +129,8 @@ class Emitter:
             wide = self._tiles.estimated(spec.pointwise_row)
             pixels = self._tiles.depthwise(spec.depthwise).pixels
             return {"tile": [pixels, wide.blocks, wide.pixels]}
+        if isinstance(spec, Planar):
+            return {"tile": [self._tiles.planar(spec.conv).pixels // LANES]}
         if not isinstance(spec, Convolution):
             return {}
         if spec.apart:  # each group is tiled as it would be alone

@@ -14,6 +14,7 @@ from compile.kernels import (
     gemv,
     group_conv,
     mix,
+    planar,
     pool,
     rows,
     separable,
@@ -69,6 +70,12 @@ def _separable(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context
     return launch(separable.render(described, *tile), [out], inputs, context.label)[0]
 
 
+def _planar(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+    described = decode(planar.Planar, spec)
+    out = described.conv.out_map.stored(NCHW)
+    return launch(planar.render(described, *tile), [out], inputs, context.label)[0]
+
+
 def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
     described = decode(gemv.Products, spec)
     return launch(gemv.render(described.items), described.shapes, inputs, context.label)
@@ -122,6 +129,7 @@ OPS = (
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
     Op("Step", _step, domain=DOMAIN, context=True),
+    Op("Planar", _planar, domain=DOMAIN, context=True),
     Op("Pool", _pool, domain=DOMAIN, context=True),
     Op("Mix", _mix, domain=DOMAIN, context=True),
     Op("Rows", _rows, domain=DOMAIN, context=True),

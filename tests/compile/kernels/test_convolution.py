@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnxruntime as ort
 import pytest
-from kernel_bench import Bench, load, store
-from onnx import TensorProto, helper, numpy_helper
+from kernel_bench import Bench, load, reference, store
 
 from compile.kernels import conv, depthwise, group_conv
 from compile.kernels.conv import Convolution, Tile
@@ -30,27 +28,6 @@ TOLERANCE = 1e-5
 @pytest.fixture(scope="module")
 def bench() -> Bench:
     return Bench()
-
-
-def reference(
-    x: np.ndarray,
-    weights: np.ndarray,
-    bias: np.ndarray,
-    operator: str = "Conv",
-    **attributes: object,
-) -> np.ndarray:
-    node = helper.make_node(operator, ["x", "w", "b"], ["y"], **attributes)
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
 
 
 @dataclass(frozen=True)
