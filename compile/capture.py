@@ -23,7 +23,6 @@ from tinygrad.helpers import is_image_shape
 from tinygrad.uop.ops import Ops, ProgramInfo, UOp
 
 from compile.values import from_numpy_dtype
-from compile.workers import workers
 from modeld.errors import ModeldError
 from modeld.manifest import Image
 
@@ -182,8 +181,6 @@ def _record(function: GraphFunction, inputs: Mapping[str, Tensor]) -> tuple[dict
 def _compile(linear: UOp, on_compiled: Callable[[int, int], None]) -> UOp:
     """`linear` with its kernels generated, a few at a time on all cores so that one can watch."""
     kernels = list({call.src[0].key: call for call in linear.src}.values())
-    if len(kernels) > 1:
-        workers()
     for start in range(0, len(kernels), _COMPILED_AT_ONCE):
         on_compiled(start, len(kernels))
         lower_and_compile(UOp(Ops.LINEAR, src=tuple(kernels[start : start + _COMPILED_AT_ONCE])))

@@ -11,6 +11,7 @@ from tinygrad.runtime import ops_cl
 from tinygrad.runtime.autogen import opencl as tinygrad_cl
 from tinygrad.runtime.ops_cl import CLDevice
 
+import compile.workers  # noqa: F401 - changes what tinygrad compiles with
 from compile.renderer import QuotientRenderer
 from modeld.errors import ModeldError
 

@@ -1,21 +1,63 @@
-"""tinygrad's pool of compile processes, out of reach of the terminal's Ctrl-C."""
+"""Processes that work for this one: they end with it, and by no signal that is meant for it."""
 
+import os
 import signal
-from multiprocessing.pool import Pool
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from threading import Thread
 
-from tinygrad.engine.worker import get_worker_pool
+from tinygrad.engine import worker
 
 
-def workers() -> Pool | None:
-    """The pool, started if need be; None where work is to stay in this process.
+class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
+    """A terminal, `timeout` and a service manager signal all processes of a group at once.
 
-    A terminal interrupts every process it started. The workers learn to ignore it only after a
-    second of imports; until then each would answer with a traceback. What is blocked here stays
-    blocked in them and in those that replace them.
+    A worker that ended by that may hold its pool's lock, for which the parent would wait for ever;
+    and until it has imported what it ignores signals with, it would end in a traceback.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    terminate = SpawnProcess.kill  # what pools end workers with; SIGTERM does not reach them
+
+    @staticmethod
+    def _Popen(process: BaseProcess) -> object:
+        with _signals_blocked():
+            return worker._WorkerProcess._Popen(process)
+
+    def run(self) -> None:
+        """Work, until the parent says so or is gone, also by SIGKILL."""
+        Thread(target=_end_after, args=(parent_process(),), daemon=True).start()
+        super().run()
+
+
+class WorkerContext(SpawnContext):
+    """For pools; forking a process that has a GPU open breaks it."""
+
+    Process = WorkerProcess
+
+    def __init__(self) -> None:
+        # Started now, since by itself it would start without SIGHUP blocked.
+        with _signals_blocked():
+            resource_tracker.ensure_running()
+
+
+# tinygrad makes its pool of compile processes from this.
+worker._WorkerContext = WorkerContext
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """What is started meanwhile keeps them blocked."""
+    ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
     try:
-        pool: Pool | None = get_worker_pool()
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pool
+
+
+def _end_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

@@ -3,19 +3,15 @@
 A batch is a function of (seed, number) alone, so a run that resumes sees what it would have seen.
 """
 
-import os
-import signal
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, fields
-from multiprocessing import get_context, parent_process
-from multiprocessing.process import BaseProcess
-from threading import Thread
 
 import numpy as np
 import numpy.typing as npt
 
 from compile.training.driving.targets import Targets, targets_of
 from compile.training.driving.world import camera_rows
+from compile.workers import WorkerContext
 from modeld.calibration import DEVICE_CAMERAS, Intrinsics
 from modeld.replay.road.drive import Drive, parameter_rows
 
@@ -127,31 +123,13 @@ def _cropped(random: np.random.Generator, camera: Intrinsics) -> Intrinsics:
     return Intrinsics(width, height, camera.focal, camera.width / 2 - left, camera.height / 2 - top)
 
 
-def _live_with_the_parent() -> None:
-    """Set up a worker: it ends with its parent, also a killed one, and not by Ctrl-C before it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_after, args=(parent_process(),), daemon=True).start()
-
-
-def _end_after(process: BaseProcess) -> None:
-    process.join()
-    os._exit(1)
-
-
 class BatchMaker:
     """Batches by number, made ahead by `workers` processes; 0 makes them here."""
 
     def __init__(self, seed: int, sequences: int, steps: int, workers: int) -> None:
         self._seed = seed
         self._shape = (sequences, steps)
-        # Forking a process that has a GPU open breaks it.
-        self._pool = (
-            ProcessPoolExecutor(
-                workers, mp_context=get_context("spawn"), initializer=_live_with_the_parent
-            )
-            if workers
-            else None
-        )
+        self._pool = ProcessPoolExecutor(workers, WorkerContext()) if workers else None
         self._waiting: dict[int, Future[Batch]] = {}
         self._depth = 1 + _AHEAD * workers
 
