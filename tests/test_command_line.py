@@ -79,7 +79,7 @@ import os, runpy, signal, sys
 
 class Interrupting:
     def find_spec(name, path=None, target=None):
-        if name == f"{sys.argv[1]}.cli":
+        if name == sys.argv[2]:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting)
@@ -87,9 +87,12 @@ runpy.run_module(sys.argv[1], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("package", ["modeld", "compile"])
-def test_an_interrupt_at_the_first_import_is_no_traceback(package: str) -> None:
-    command = [sys.executable, "-c", IMPORTING, package]
+@pytest.mark.parametrize(
+    ("package", "imported"),
+    [("modeld", "modeld.cli"), ("compile", "compile.cli"), ("compile", "modeld.environment")],
+)
+def test_an_interrupt_at_the_first_imports_is_no_traceback(package: str, imported: str) -> None:
+    command = [sys.executable, "-c", IMPORTING, package, imported]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
