@@ -17,6 +17,7 @@ from compile.fuse.shared import share_launches
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
 from compile.fuse.stems import join_stems
+from compile.fuse.winograd import filter_squares
 from compile.kernels import group_conv
 from compile.kernels.layout import NCHW
 
@@ -63,7 +64,8 @@ def fuse(
         combine_stacks(graph)
     items = find_items(graph, on_groups)
     if not on_groups:
-        items = keep_planes(join_pairs(graph, join_stems(graph, items)))
+        items = join_pairs(graph, join_stems(graph, items))
+        items = filter_squares(keep_planes(items))
     Emitter(graph, items, tiles, on_groups).run()
     if not on_groups:
         combine_copies(graph)

@@ -14,6 +14,7 @@ from compile.kernels.mix import Mix, Source
 from compile.kernels.planar import Planar
 from compile.kernels.separable import Separable
 from compile.kernels.spec import encode
+from compile.kernels.winograd import Winograd
 
 
 class TileChooser(Protocol):
@@ -129,6 +130,9 @@ class Emitter:
             wide = self._tiles.estimated(spec.pointwise_row)
             pixels = self._tiles.depthwise(spec.depthwise).pixels
             return {"tile": [pixels, wide.blocks, wide.pixels]}
+        if isinstance(spec, Winograd):
+            wide = self._tiles.estimated(spec.product)
+            return {"tile": [wide.blocks, wide.pixels]}
         if isinstance(spec, Planar):
             return {"tile": [self._tiles.planar(spec.conv).pixels // LANES]}
         if not isinstance(spec, Convolution):

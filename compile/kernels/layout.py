@@ -86,3 +86,16 @@ def pack_conv_weights(weights: Array, groups: int = 1) -> Array:
         for start in range(0, weights.shape[1], LANES)
     ]
     return np.ascontiguousarray(np.concatenate(pieces, axis=1).reshape(-1), np.float32)
+
+
+def unpack_conv_weights(packed: Array, shape: tuple[int, ...]) -> Array:
+    """The inverse of `pack_conv_weights` for one group: (CO, CI, KH, KW)."""
+    outputs, inputs, *kernel = shape
+    rows = packed.reshape(blocks_of(outputs), -1)
+    pieces, window = [], kernel[0] * kernel[1] * LANES
+    for start in range(0, inputs, LANES):
+        count = min(LANES, inputs - start)
+        piece = rows[:, start * window : (start + count) * window]
+        piece = piece.reshape(len(rows), *kernel, count, LANES).transpose(0, 4, 3, 1, 2)
+        pieces.append(piece.reshape(-1, count, *kernel))
+    return np.ascontiguousarray(np.concatenate(pieces, axis=1)[:outputs])

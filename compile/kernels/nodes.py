@@ -19,6 +19,7 @@ from compile.kernels import (
     rows,
     separable,
     stack,
+    winograd,
 )
 from compile.kernels.launch import launch
 from compile.kernels.layout import BLOCKED, NCHW
@@ -114,6 +115,12 @@ def _rows(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) ->
     return launch(kernel, [tuple(shape)], inputs, context.label)[0]
 
 
+def _winograd(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+    described = decode(winograd.Winograd, spec)
+    out = described.conv.out_map.stored(BLOCKED)
+    return launch(winograd.render(described, conv.Tile(*tile)), [out], inputs, context.label)[0]
+
+
 def _from_blocked(x: Tensor, channels: int) -> Tensor:
     batch, blocks, height, width, lanes = x.shape
     planes: Any = x.permute(0, 1, 4, 2, 3).reshape(batch, blocks * lanes, height, width)
@@ -135,5 +142,6 @@ OPS = (
     Op("Rows", _rows, domain=DOMAIN, context=True),
     Op("Separable", _separable, domain=DOMAIN, context=True),
     Op("Stack", _stack, domain=DOMAIN, context=True),
+    Op("Winograd", _winograd, domain=DOMAIN, context=True),
     Op("FromBlocked", _from_blocked, domain=DOMAIN),
 )

@@ -16,6 +16,7 @@ from compile.kernels.layout import (
     MapShape,
     blocks_of,
     pack_conv_weights,
+    unpack_conv_weights,
 )
 
 SIZES = st.integers(1, 40)
@@ -28,6 +29,7 @@ def test_every_weight_is_where_the_convolution_reads_it(
     rng = np.random.default_rng(outputs * 41 + inputs)
     weights = rng.random((outputs, inputs, height, width), np.float32)
     packed = pack_conv_weights(weights)
+    np.testing.assert_array_equal(unpack_conv_weights(packed, weights.shape), weights)
     assert packed.size == blocks_of(outputs) * LANES * inputs * height * width
     for o, i, y, x in zip(*(rng.integers(0, n, 20) for n in weights.shape), strict=True):
         block, tail = i // LANES, min(LANES, inputs - i // LANES * LANES)
