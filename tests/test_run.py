@@ -245,6 +245,38 @@ def test_broken_video_and_garbage_config(driver: tuple[Path, str], tmp_path: Pat
     assert "unknown key vehicle.speed" in found.stderr
 
 
+SIDECAR = Path(__file__).parents[1] / "examples" / "sidecars" / "test_video.toml"
+WITHOUT_EXTRAS = """
+import sys
+sys.modules |= dict.fromkeys(("av", "zstandard", "matplotlib", "PIL", "rich", "hdrh"))
+from modeld.cli import main
+sys.exit(main(["run", *sys.argv[1:]]))
+"""
+
+
+def test_only_what_is_decoded_needs_more_than_the_five_packages(
+    reference_artifact: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "0.png").touch()
+    arguments = ["--artifact", str(reference_artifact), "--allow", "unpinned", "--frames", "3"]
+    arguments += ["--bind", some_loopback_address()]
+    for source, status, last in (
+        (["road:1"], 0, "modeld: pictures for the device: "),
+        (
+            [str(tmp_path / "pictures"), "--sidecar", str(SIDECAR)],
+            1,
+            "modeld: error: this needs the package av; install it with `pip install "
+            "'modeld[replay]'`",
+        ),
+    ):
+        command = [sys.executable, "-c", WITHOUT_EXTRAS, *arguments, "--source", *source]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert found.returncode == status, found.stderr
+        assert "Traceback" not in found.stderr
+        assert found.stderr.splitlines()[-1].startswith(last)
+
+
 def test_busy_port(driver: tuple[Path, str]) -> None:
     arguments = flags(driver)
     with ZmqTransport(bind=arguments[-1]) as other:

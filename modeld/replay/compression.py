@@ -1,11 +1,12 @@
-"""Log compression as a stream: bzip2, Zstandard or none, told apart by their first bytes."""
+"""Log compression as a stream: bzip2, Zstandard or none, told apart by their first bytes.
+
+The package for Zstandard is imported by who compresses with it: most who import this do not.
+"""
 
 import bz2
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
-
-import zstandard
 
 from modeld.files import ending_of
 
@@ -49,6 +50,8 @@ def compressor(path: Path) -> Compressor:
     """The compressor that the name's ending asks for. Raises ModeldError where no log has it."""
     ending = ending_of(path, "log", LOG_ENDINGS)
     if ending == ".zst":
+        import zstandard
+
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
     return bz2.BZ2Compressor() if ending == ".bz2" else _Plain()
 
@@ -92,6 +95,8 @@ def _bzip2(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _zstandard(stream: BinaryIO) -> Iterator[bytes]:
+    import zstandard
+
     context = zstandard.ZstdDecompressor()
     decompressor = context.decompressobj()
     while piece := stream.read(_ZSTD_BITE_BYTES):

@@ -8,22 +8,26 @@ so that grey is the same grey to the network whatever the file was.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import av
 import numpy as np
 import numpy.typing as npt
-from av.video.reformatter import ColorRange, Colorspace
 
 from modeld.errors import ModeldError
+
+if TYPE_CHECKING:  # imported where decoding begins: the painted road needs no PyAV
+    import av
 
 Bytes = npt.NDArray[np.uint8]
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
-_MATRICES = {"bt601": Colorspace.ITU601, "bt709": Colorspace.ITU709}
-_RANGES = {"limited": ColorRange.MPEG, "full": ColorRange.JPEG}
+# PyAV's names.
+_MATRICES = {"bt601": "ITU601", "bt709": "ITU709"}
+_RANGES = {"limited": "MPEG", "full": "JPEG"}
 # libavutil's AVColorSpace: 1 is BT.709; 5 and 6 (PAL, NTSC) are BT.601; 2 is "unspecified".
-_TAGGED_MATRICES = {1: Colorspace.ITU709, 5: Colorspace.ITU601, 6: Colorspace.ITU601}
+_TAGGED_MATRICES = {1: "ITU709", 5: "ITU601", 6: "ITU601"}
+_FULL_RANGE = 2  # its AVColorRange
 # Players take untagged material from this height on for BT.709 (EBU and ITU practice for HD).
 _HD_HEIGHT = 720
 
@@ -72,6 +76,8 @@ def count_pictures(path: Path) -> int | None:
 
 
 def _read_file(path: Path, matrix: str | None, colour_range: str | None) -> Iterator[Picture]:
+    import av
+
     count = 0
     with _open(path) as container:
         # Concealed damage would reach the network as a grey smear; better to stop and say so.
@@ -90,6 +96,8 @@ def _read_file(path: Path, matrix: str | None, colour_range: str | None) -> Iter
 
 
 def _open(path: Path) -> "av.container.InputContainer":
+    import av
+
     try:
         container = av.open(str(path))
     except (av.error.FFmpegError, OSError) as error:
@@ -107,9 +115,9 @@ def _picture(frame: "av.VideoFrame", matrix: str | None, colour_range: str | Non
     converted = frame.reformat(
         format="nv12",
         src_colorspace=_MATRICES[matrix] if matrix else _tagged_matrix(frame),
-        dst_colorspace=Colorspace.ITU601,
+        dst_colorspace="ITU601",
         src_color_range=source_range,
-        dst_color_range=ColorRange.MPEG,
+        dst_color_range="MPEG",
     )
     width, height = frame.width & ~1, frame.height & ~1
     luma, chroma = (
@@ -122,15 +130,14 @@ def _picture(frame: "av.VideoFrame", matrix: str | None, colour_range: str | Non
     )
 
 
-def _tagged_matrix(frame: "av.VideoFrame") -> Colorspace:
+def _tagged_matrix(frame: "av.VideoFrame") -> str:
     if frame.format.is_rgb:
-        return Colorspace.ITU601  # RGB has no matrix; this one is what it is converted by
-    untagged = Colorspace.ITU709 if frame.height >= _HD_HEIGHT else Colorspace.ITU601
+        return "ITU601"  # RGB has no matrix; this one is what it is converted by
+    untagged = "ITU709" if frame.height >= _HD_HEIGHT else "ITU601"
     return _TAGGED_MATRICES.get(int(frame.colorspace), untagged)
 
 
-def _tagged_range(frame: "av.VideoFrame") -> ColorRange:
+def _tagged_range(frame: "av.VideoFrame") -> str:
     # The yuvj formats are full range by name; JPEG pictures come in them.
     full = frame.format.is_rgb or frame.format.name.startswith("yuvj")
-    tagged = int(frame.color_range)
-    return ColorRange.JPEG if full or tagged == ColorRange.JPEG else ColorRange.MPEG
+    return "JPEG" if full or int(frame.color_range) == _FULL_RANGE else "MPEG"
