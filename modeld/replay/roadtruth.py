@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from modeld.constants import DT_MODEL, X_IDXS
+from modeld.grid import neighbours
 from modeld.replay.road.drive import Drive
 from modeld.replay.road.errors import path_error, sideways_error
 from modeld.replay.road.truth import Truth, truth_of
@@ -41,7 +42,7 @@ class RoadErrors:
             self.paint.append((line.probability > 0.5) == bool(painted))
             if painted and line.points.shape == (len(X_IDXS), 3):
                 for distance, errors in self.lines.items():
-                    if truth.known[0, np.searchsorted(X_IDXS, distance)]:
+                    if truth.known[0, neighbours(X_IDXS, distance)[0] + 1]:
                         errors.append(
                             float(sideways_error(line.points[:, 1], points[:, 0], distance))
                         )

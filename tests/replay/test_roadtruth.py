@@ -73,7 +73,8 @@ def test_distances_between_grid_points_and_times() -> None:
     true = np.zeros(33)
     said = 0.01 * X_IDXS
     # Interpolated on the line, which is straight.
-    assert sideways_error(said, true, 20.0) == pytest.approx(0.2)
+    for distance, error in ((20.0, 0.2), (-1.0, 0.0), (0.0, 0.0), (192.0, 1.92), (200.0, 1.92)):
+        assert sideways_error(said, true, distance) == pytest.approx(error)
     path = np.column_stack([np.linspace(0, 100, 33), np.zeros(33)])
     # Late, but on the path.
     assert path_error(path * [0.5, 1], path) == pytest.approx(0, abs=1e-9)

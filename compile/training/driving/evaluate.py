@@ -20,6 +20,7 @@ from compile.training.driving.world import drive_images
 from modeld.action import MIN_LAT_CONTROL_SPEED
 from modeld.constants import T_IDXS, X_IDXS
 from modeld.files import write_atomic
+from modeld.grid import neighbours
 from modeld.replay.road.errors import path_error, sideways_error
 
 Array = npt.NDArray[np.floating]
@@ -211,7 +212,7 @@ def _line_errors(said: Array, true: Array, weight: Array, distance: float) -> Ar
     """Sideways errors of painted lines `distance` metres ahead, where the geometry is known."""
     shape = (-1, 33, 2)
     said, true, weight = (x.reshape(shape)[:, :, 0] for x in (said, true, weight))
-    known = weight[:, int(np.searchsorted(X_IDXS, distance))] > 0
+    known = weight[:, neighbours(X_IDXS, distance)[0] + 1] > 0
     return sideways_error(said[known], true[known], distance)
 
 
@@ -223,9 +224,8 @@ def _path_errors(said: Array, true: Array) -> Array:
 def _path_curvature(plan: Array) -> Array:
     """Curvature in 1/m of paths (n, 495) half a second ahead: yaw rate by speed, at least 1 m/s."""
     rows = plan.reshape(-1, 33, 15)
-    index = int(np.searchsorted(T_IDXS, 0.5))
-    share = (0.5 - T_IDXS[index - 1]) / (T_IDXS[index] - T_IDXS[index - 1])
-    there = rows[:, index - 1] * (1 - share) + rows[:, index] * share
+    index, share = neighbours(T_IDXS, 0.5)
+    there = rows[:, index] * (1 - share) + rows[:, index + 1] * share
     curvature: Array = there[:, 14] / np.maximum(there[:, 3], 1)
     return curvature
 

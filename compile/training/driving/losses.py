@@ -13,6 +13,7 @@ from compile.training.driving.targets import (
     target_spans,
 )
 from modeld.constants import X_IDXS
+from modeld.grid import neighbours
 
 _SLICES = output_slices()
 # Deviations above this are not believed; keeps exp() in range at the start.
@@ -50,11 +51,10 @@ def line_error(outputs: Tensor, numbers: Tensor, weights: Tensor, distance: floa
         x.reshape(*x.shape[:-1], 4, 33, 2)[..., 0]
         for x in (outputs[..., places("lane_lines")[0]], numbers[..., span], weights[..., span])
     )
-    index = int(np.searchsorted(X_IDXS, distance))
-    share = (distance - X_IDXS[index - 1]) / (X_IDXS[index] - X_IDXS[index - 1])
+    index, share = neighbours(X_IDXS, distance)
     error = said - true
-    sideways = (error[..., index - 1] * (1 - share) + error[..., index] * share).abs()
-    counted = (known[..., index] > 0).float()
+    sideways = (error[..., index] * (1 - share) + error[..., index + 1] * share).abs()
+    counted = (known[..., index + 1] > 0).float()
     return ((sideways * counted).sum() / counted.sum().maximum(1)).contiguous()
 
 

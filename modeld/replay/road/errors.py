@@ -4,16 +4,16 @@ import numpy as np
 import numpy.typing as npt
 
 from modeld.constants import T_IDXS, X_IDXS
+from modeld.grid import neighbours
 
 Array = npt.NDArray[np.floating]
 
 
 def sideways_error(said: Array, true: Array, distance: float) -> Array:
     """Metres (...) between lines with y (..., 33) on `X_IDXS`, at `distance` metres ahead."""
-    index = int(np.searchsorted(X_IDXS, distance))
-    share = (distance - X_IDXS[index - 1]) / (X_IDXS[index] - X_IDXS[index - 1])
+    index, share = neighbours(X_IDXS, distance)
     error = said - true
-    signed = error[..., index - 1] * (1 - share) + error[..., index] * share
+    signed = error[..., index] * (1 - share) + error[..., index + 1] * share
     return np.asarray(np.abs(signed))
 
 
