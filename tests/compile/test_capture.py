@@ -6,14 +6,9 @@ from tinygrad import Tensor, dtypes
 from tinygrad.uop.ops import UOp
 
 from compile.capture import CapturedRun, _storage_of, device_tensor, materialize
-from compile.device import use_device
 from modeld.errors import ModeldError
-from modeld.opencl import select_device
 
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def capture(function, **inputs: np.ndarray) -> CapturedRun:  # type: ignore[no-untyped-def]

@@ -10,10 +10,10 @@ import pytest
 from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 
@@ -21,11 +21,6 @@ RNG = np.random.default_rng(0)
 def weights(*shape: int) -> np.ndarray:
     fan_in = max(1, int(np.prod(shape[1:])))
     return (RNG.standard_normal(shape) / fan_in**0.5).astype(np.float32)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 @dataclass

@@ -10,10 +10,10 @@ import pytest
 from fused_models import run_ort, run_ours
 from onnx import helper, numpy_helper
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 
@@ -28,11 +28,6 @@ NUMBERS = {
     "back": [-4],
     "row": [1, 3, 4],
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 @dataclass

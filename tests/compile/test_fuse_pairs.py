@@ -10,10 +10,10 @@ import pytest
 from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 TOLERANCE = 1e-5
@@ -21,11 +21,6 @@ TOLERANCE = 1e-5
 LARGE, SMALL = (80, 64), (40, 32)
 
 Node = tuple[str, str, str, dict[str, object]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 def weights(*shape: int) -> np.ndarray:

@@ -10,23 +10,18 @@ import pytest
 from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.kernels.conv import Convolution
 from compile.kernels.spec import decode
 from compile.tune import Tiles, Tuning, key_of
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 # Sums of 54 products; values reach 2, as the networks scale them.
 TOLERANCE = 1e-5
 
 Node = tuple[str, str, str, dict[str, object]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 def scalar(value: float) -> np.ndarray:

@@ -11,21 +11,16 @@ import pytest
 from fused_models import run_ort, run_ours
 from onnx import TensorProto, helper, numpy_helper
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 # Sums of at most 288 products of values around 1.
 TOLERANCE = 2e-5
 
 Node = tuple[str, str, str, dict[str, object]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 def weights(outputs: int, inputs: int, size: int) -> np.ndarray:
