@@ -11,6 +11,7 @@ from compile.fuse.copies import combine_copies
 from compile.fuse.emit import Emitter, TileChooser
 from compile.fuse.graph import Graph
 from compile.fuse.items import DOMAIN, Item
+from compile.fuse.pads import fold_pads
 from compile.fuse.pairs import join_pairs
 from compile.fuse.planes import keep_planes
 from compile.fuse.shared import share_launches
@@ -60,6 +61,7 @@ def fuse(
     on_groups = device_class == "gpu"
     combine(graph, normalisations=not on_groups)
     fold_slices(graph)
+    fold_pads(graph)
     if not on_groups:
         combine_stacks(graph)
     items = find_items(graph, on_groups)
