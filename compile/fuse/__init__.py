@@ -6,6 +6,7 @@ from pathlib import Path
 import onnx
 
 from compile.fuse import anchors, joins, row_anchors
+from compile.fuse.attention import ATTENTION_NODE, combine_attention, find_attention
 from compile.fuse.composites import combine
 from compile.fuse.copies import combine_copies
 from compile.fuse.emit import Emitter, TileChooser
@@ -37,6 +38,7 @@ _FINDERS = {
     "Resize": joins.find_resize,
     "Upsample": joins.find_resize,
     STACK_NODE: find_stack,
+    ATTENTION_NODE: find_attention,
     "Softmax": row_anchors.find_softmax,
     "LayerNormalization": row_anchors.find_normalisation,
     "Normalise": row_anchors.find_normalisation,
@@ -63,6 +65,7 @@ def fuse(
     fold_slices(graph)
     fold_pads(graph)
     if not on_groups:
+        combine_attention(graph)
         combine_stacks(graph)
     items = find_items(graph, on_groups)
     if not on_groups:

@@ -69,22 +69,17 @@ class Emitter:
         if self._on_groups or BLOCKED not in item.writes:
             return NCHW
         value = item.chain.output
-        read = any(value in (*other.maps, *other.chain.tensors) for other in self._maps())
+        read = any(other.reads_blocked(value) for other in self._items)
         return BLOCKED if read or NCHW not in item.writes else NCHW
-
-    def _maps(self) -> list[Item]:
-        return [item for item in self._items if item.on_maps]
 
     def _read_plainly(self, value: str) -> bool:
         """Whether anything but kernels on blocked maps reads the value."""
         if value in self._graph.outputs:
             return True
-        inside: dict[int, Item] = {}
-        for item in self._maps():
-            inside |= {id(node): item for node in item.nodes}
+        inside = {id(node): item for item in self._items for node in item.nodes}
         for node in self._graph.readers(value):
             reader = inside.get(id(node))
-            if reader is None or value not in (*reader.maps, *reader.chain.tensors):
+            if reader is None or not reader.reads_blocked(value):
                 return True
             as_tensor = value in reader.chain.tensors
             if as_tensor and self._layout.get(reader.chain.output, NCHW) == NCHW:
@@ -144,7 +139,7 @@ class Emitter:
         return {"tile": [chosen.blocks, chosen.pixels, chosen.span]}
 
     def _map_layout(self, item: Item, name: str, extra: list[onnx.NodeProto]) -> str:
-        if name in self._blocked:
+        if name in self._blocked and item.reads_blocked(name):
             return BLOCKED
         if not item.is_map or not item.needs_blocked:
             return NCHW

@@ -141,7 +141,7 @@ class Graph:
         model.graph.node.extend(self.in_order())
         used = {read for node in self.nodes for read in node_reads(node)} | set(self.outputs)
         model.graph.initializer.extend(
-            onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+            onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
             for name, array in self.constants.items()
             if name in used
         )

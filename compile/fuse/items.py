@@ -32,13 +32,15 @@ class Item:
     is_map: bool = True
     # Whether it can read blocked maps; None: as it writes them.
     reads_maps: bool | None = None
+    # Maps that it reads in ONNX's layout only.
+    plain: frozenset[str] = frozenset()
     # Nodes before the anchor whose work it does, too; others may still read what they compute.
     before: Sequence[onnx.NodeProto] = ()
 
-    @property
-    def on_maps(self) -> bool:
-        """Whether the values in `maps` may come blocked."""
-        return self.is_map if self.reads_maps is None else self.reads_maps
+    def reads_blocked(self, name: str) -> bool:
+        """Whether it reads the value, and may read it blocked."""
+        on_maps = self.is_map if self.reads_maps is None else self.reads_maps
+        return on_maps and name in (*self.maps, *self.chain.tensors) and name not in self.plain
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:

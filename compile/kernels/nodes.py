@@ -6,6 +6,7 @@ from typing import Any
 from tinygrad import Tensor
 
 from compile.kernels import (
+    attention,
     conv,
     copy,
     depthwise,
@@ -115,6 +116,11 @@ def _rows(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) ->
     return launch(kernel, [tuple(shape)], inputs, context.label)[0]
 
 
+def _attention(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
+    kernel = attention.render(decode(attention.Attention, spec))
+    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
+
+
 def _winograd(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
     described = decode(winograd.Winograd, spec)
     out = described.conv.out_map.stored(BLOCKED)
@@ -134,6 +140,7 @@ OPS = (
     Op("Expansion", _expansion, domain=DOMAIN, context=True),
     Op("Copy", _copy, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
+    Op("DotProductAttention", _attention, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
     Op("Step", _step, domain=DOMAIN, context=True),
     Op("Planar", _planar, domain=DOMAIN, context=True),

@@ -237,6 +237,14 @@ CASES: dict[str, Case] = {
         {"Convolution": 1, "Elementwise": 1, "Stack": 2},
         outputs=("y", "z"),
     ),
+    "rows of a map that a convolution reads, too": Case(
+        [CONV, ("Conv", "c d", "y", {}), ("MatMul", "c m", "n", {}), ("Gather", "n zero", "z", {})],
+        MAP,
+        {**CONV_WEIGHTS, "d": weights(3, 20, 1, 1), "m": weights(9, 4), "zero": np.array(0)},
+        {"Convolution": 3, "FromBlocked": 1},
+        outputs=("y", "z"),
+        rest={"Gather"},
+    ),
     "dense layers of two heads": Case(
         [
             ("Flatten", "x", "f", {}),
@@ -286,8 +294,8 @@ CASES: dict[str, Case] = {
             "t": weights(16),
             "w": weights(16, 16),
         },
-        {"Rows": 2, "Convolution": 3},
-        rest={"Transpose"},
+        {"Rows": 1, "DotProductAttention": 1, "Convolution": 1},
+        rest={"Add"},
     ),
 }
 
