@@ -5,6 +5,7 @@ import onnx
 
 from compile.fuse.graph import Graph
 from compile.fuse.items import Item, map_shape, start_chain
+from compile.fuse.resize import find_interpolation
 from compile.fuse.steps import Chain, follow
 from compile.kernels.layout import BLOCKED
 from compile.kernels.mix import Mix, Source
@@ -29,10 +30,12 @@ def maps_read(graph: Graph, node: onnx.NodeProto) -> list[str]:
 
 
 def find_resize(graph: Graph, node: onnx.NodeProto) -> Item | None:
-    """Enlargement by whole factors, each pixel a rectangle of equal ones."""
+    """Enlargement by whole factors, each pixel a rectangle of equal ones, or any other one."""
     chain = start_chain(graph, node)
-    if chain is None or not _is_enlargement(graph, node):
+    if chain is None:
         return None
+    if not _is_enlargement(graph, node):
+        return find_interpolation(graph, node, chain)
     reader = graph.sole_reader(node.output[0])
     if reader is not None and _enlargement(graph, node.output[0]) is not None:
         joins = reader.op_type == "Concat" and graph.attribute(reader, "axis") in (1, -3)

@@ -17,6 +17,7 @@ from compile.kernels import (
     mix,
     planar,
     pool,
+    resize,
     rows,
     separable,
     stack,
@@ -100,6 +101,12 @@ def _pool(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     return launch(pool.render(described), [out], inputs, context.label)[0]
 
 
+def _interpolate(*inputs: Tensor, spec: str, context: Context) -> Tensor:
+    described = decode(resize.Resize, spec)
+    out = described.out_map.stored(described.out_layout)
+    return launch(resize.render(described), [out], inputs, context.label)[0]
+
+
 def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     described = decode(mix.Mix, spec)
     out = described.out_map.stored(BLOCKED)
@@ -142,6 +149,7 @@ OPS = (
     Op("Dense", _dense, domain=DOMAIN, context=True),
     Op("DotProductAttention", _attention, domain=DOMAIN, context=True),
     Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
+    Op("Interpolate", _interpolate, domain=DOMAIN, context=True),
     Op("Step", _step, domain=DOMAIN, context=True),
     Op("Planar", _planar, domain=DOMAIN, context=True),
     Op("Pool", _pool, domain=DOMAIN, context=True),

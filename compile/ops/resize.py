@@ -15,20 +15,19 @@ from compile.ops.registry import Array, Context, Op
 
 
 @dataclass(frozen=True)
-class _Options:
+class Options:
     """Attributes that steer every axis."""
 
     mode: str
     coordinates: str
     nearest: str
-    cubic_a: float
-    exclude_outside: bool
-    antialias: bool
-    extrapolation: float
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
 
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
     """One axis to resize: sizes, scale, and the region (start, end) of tf_crop_and_resize."""
 
     axis: int
@@ -90,10 +89,12 @@ def _linear(distance: Array) -> Array:
     return weights
 
 
-def _taps(axis: _Axis, options: _Options) -> tuple[Array, Array]:
-    """Input positions and weights, each (out, taps)."""
+def taps(axis: Axis, options: Options) -> tuple[Array, Array]:
+    """Input positions and weights, each (out, taps). Raises ValueError for an unknown mode."""
     position = axis.coordinates(options.coordinates)
     if options.mode == "nearest":
+        if options.nearest not in _NEAREST:
+            raise ValueError(f"nearest_mode {options.nearest!r} is not known")
         chosen = _NEAREST[options.nearest](position)
         return np.clip(chosen, 0, axis.size - 1).astype(int)[:, None], np.ones((axis.out, 1))
     reach = 2 if options.mode == "cubic" else 1
@@ -111,8 +112,8 @@ def _taps(axis: _Axis, options: _Options) -> tuple[Array, Array]:
     return np.clip(places, 0, axis.size - 1).astype(int), weights
 
 
-def _resize_axis(context: Context, x: Tensor, axis: _Axis, options: _Options) -> Tensor:
-    places, weights = _taps(axis, options)
+def _resize_axis(context: Context, x: Tensor, axis: Axis, options: Options) -> Tensor:
+    places, weights = taps(axis, options)
     if options.mode == "nearest":
         return take_static(context, x, axis.axis, places[:, 0])
     shape = [axis.out if d == axis.axis else 1 for d in range(x.ndim)]
@@ -126,7 +127,7 @@ def _resize_axis(context: Context, x: Tensor, axis: _Axis, options: _Options) ->
     return total
 
 
-def _extrapolated(context: Context, y: Tensor, axes: Sequence[_Axis], value: float) -> Tensor:
+def _extrapolated(context: Context, y: Tensor, axes: Sequence[Axis], value: float) -> Tensor:
     """`value` where a coordinate of tf_crop_and_resize lies outside of the input."""
     for axis in axes:
         position = axis.coordinates("tf_crop_and_resize")
@@ -154,6 +155,35 @@ def _output_sizes(
     return [scale] * len(inputs), [int(scale * have + 0.5) for have in inputs]
 
 
+def changed_axes(
+    shape: Sequence[int],
+    scales: Array | None,
+    sizes: Array | None = None,
+    axes: Sequence[int] | None = None,
+    policy: str = "stretch",
+    roi: Array | None = None,
+) -> list[Axis]:
+    """The axes of a tensor of this shape that Resize scales or crops.
+
+    Raises ValueError for an unknown policy or numbers that are not one for each axis.
+    """
+    where = [a % len(shape) for a in axes] if axes else list(range(len(shape)))
+    inputs = [shape[a] for a in where]
+    factors = _numbers(scales)
+    if wanted := _numbers(sizes):
+        factors, outputs = _output_sizes(wanted, inputs, policy)
+    else:
+        outputs = [int(factor * have) for factor, have in zip(factors, inputs, strict=True)]
+    bounds = _numbers(roi)
+    regions = list(zip(bounds[: len(where)], bounds[len(where) :], strict=True))
+    regions = regions or [(0.0, 1.0)] * len(where)
+    return [
+        Axis(*each)
+        for each in zip(where, inputs, outputs, factors, regions, strict=True)
+        if each[1] != each[2] or each[3] != 1.0 or each[4] != (0.0, 1.0)
+    ]
+
+
 def resize(
     x: Tensor,
     roi: Array | None = None,
@@ -172,26 +202,18 @@ def resize(
     context: Context,
 ) -> Tensor:
     """x with axes scaled by `scales` or to `sizes`."""
-    where = [a % x.ndim for a in axes] if axes else list(range(x.ndim))
-    inputs = [x.shape[a] for a in where]
-    factors = _numbers(scales)
-    if wanted := _numbers(sizes):
-        factors, outputs = _output_sizes(wanted, inputs, keep_aspect_ratio_policy)
-    else:
-        outputs = [int(factor * have) for factor, have in zip(factors, inputs, strict=True)]
     crops = coordinate_transformation_mode == "tf_crop_and_resize"
-    bounds = _numbers(roi) if crops else []
-    regions = list(zip(bounds[: len(where)], bounds[len(where) :], strict=True))
-    regions = regions or [(0.0, 1.0)] * len(where)
-    changed = [
-        _Axis(*each)
-        for each in zip(where, inputs, outputs, factors, regions, strict=True)
-        if each[1] != each[2] or each[3] != 1.0 or each[4] != (0.0, 1.0)
-    ]
-    options = _Options(
-        mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside),
-        bool(antialias), extrapolation_value,
-    )  # fmt: skip
+    changed = changed_axes(
+        x.shape, scales, sizes, axes, keep_aspect_ratio_policy, roi if crops else None
+    )
+    options = Options(
+        mode,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(exclude_outside),
+        bool(antialias),
+    )
     wide = x if mode == "nearest" else x.cast(dtypes.float32)
     for axis in changed:
         wide = _resize_axis(context, wide, axis, options)
