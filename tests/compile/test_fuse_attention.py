@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from fused_models import run_ort, run_ours
-from onnx import TensorProto, helper, numpy_helper
+from fused_models import Node, make_model, run_ort, run_ours
 
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
@@ -19,8 +18,6 @@ pytestmark = pytest.mark.usefixtures("device")
 RNG = np.random.default_rng(0)
 # Sums of at most 150 weights and values around 1, of scores of at most about 10.
 TOLERANCE = 1e-5
-
-Node = tuple[str, str, str, dict[str, object]]
 Shape = tuple[int, ...]
 
 
@@ -45,22 +42,7 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph, with shapes inferred."""
-        graph = helper.make_graph(
-            [
-                helper.make_node(op, inputs.split(), outputs.split(), name=outputs, **attributes)
-                for op, inputs, outputs, attributes in self.nodes
-            ],
-            "g",
-            [
-                helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-                for name, shape in self.inputs.items()
-            ],
-            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
-            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
-        )
-        opsets = [helper.make_opsetid("", self.opset)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        return make_model(self.nodes, self.inputs, self.outputs, self.constants, self.opset)
 
     def fused(self) -> onnx.ModelProto:
         """The model with our kernels in it; which they are is checked."""

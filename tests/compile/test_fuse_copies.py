@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from fused_models import run_ort, run_ours
-from onnx import helper, numpy_helper
+from fused_models import Node, make_model, run_ort, run_ours
 
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
@@ -16,8 +15,6 @@ from compile.tune import Tiles, Tuning
 pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
-
-Node = tuple[str, str, str, dict[str, object]]
 # Operands of Slice, by name.
 NUMBERS = {
     "zero": [0],
@@ -43,24 +40,10 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph, with shapes inferred."""
-        graph = helper.make_graph(
-            [
-                helper.make_node(op, inputs.split(), [out], name=out, **attributes)
-                for op, inputs, out, attributes in self.nodes
-            ],
-            "g",
-            [
-                helper.make_tensor_value_info(
-                    name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-                )
-                for name, array in self.inputs.items()
-            ],
-            [helper.make_empty_tensor_value_info(name) for name in self.outputs],
-            [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in NUMBERS.items()],
-        )
-        opsets = [helper.make_opsetid("", 17)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        shapes = {name: array.shape for name, array in self.inputs.items()}
+        dtypes = {name: array.dtype.type for name, array in self.inputs.items()}
+        numbers = {name: np.array(values, np.int64) for name, values in NUMBERS.items()}
+        return make_model(self.nodes, shapes, self.outputs, numbers, dtypes=dtypes)
 
 
 def values(kind: str, *shape: int) -> np.ndarray:

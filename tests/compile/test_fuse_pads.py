@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import pytest
-from fused_models import run_ort, run_ours
-from onnx import TensorProto, helper, numpy_helper
+from fused_models import Node, make_model, run_ort, run_ours
 
 from compile.fuse import fuse
 from compile.tune import Tiles, Tuning
@@ -18,8 +17,6 @@ pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 TOLERANCE = 1e-5
-
-Node = tuple[str, str, str, dict[str, object]]
 
 
 def integers(*values: int) -> np.ndarray:
@@ -51,21 +48,7 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph, with shapes inferred."""
-        graph = helper.make_graph(
-            [
-                helper.make_node(
-                    op, [name.strip("_") for name in inputs.split()], [out], name=out, **attributes
-                )
-                for op, inputs, out, attributes in self.nodes
-            ],
-            "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 6, 9, 20))],
-            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
-            [numpy_helper.from_array(np.asarray(array), name) for name, array in CONSTANTS.items()],
-        )
-        opsets = [helper.make_opsetid("", self.opset)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        return make_model(self.nodes, {"x": (1, 6, 9, 20)}, self.outputs, CONSTANTS, self.opset)
 
 
 FOLDED = {"Convolution": 1}

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import pytest
-from fused_models import run_ort, run_ours
-from onnx import TensorProto, helper, numpy_helper
+from fused_models import Node, make_model, run_ort, run_ours
 
 from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
@@ -19,8 +18,6 @@ from modeld.opencl import select_device
 RNG = np.random.default_rng(0)
 # Sums of at most 150 products of values around 1.
 TOLERANCE = 1e-5
-
-Node = tuple[str, str, str, dict[str, object]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,19 +59,7 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph, with shapes inferred."""
-        graph = helper.make_graph(
-            [
-                helper.make_node(op, inputs.split(), [out], name=out, **attributes)
-                for op, inputs, out, attributes in self.nodes
-            ],
-            "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 26, 75))],
-            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
-            [numpy_helper.from_array(array, name) for name, array in CONSTANTS.items()],
-        )
-        opsets = [helper.make_opsetid("", 17)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        return make_model(self.nodes, {"x": (1, 3, 26, 75)}, self.outputs, CONSTANTS)
 
 
 CASES = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import pytest
-from fused_models import run_ort, run_ours
-from onnx import TensorProto, helper, numpy_helper
+from fused_models import Node, make_model, run_ort, run_ours
+from onnx import TensorProto
 
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.usefixtures("device")
 RNG = np.random.default_rng(0)
 # Sums of at most 288 products of values around 1.
 TOLERANCE = 2e-5
-
-Node = tuple[str, str, str, dict[str, object]]
 
 
 def weights(outputs: int, inputs: int, size: int) -> np.ndarray:
@@ -56,23 +54,9 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph, with shapes inferred."""
-        kind = TensorProto.UINT8 if self.bytes else TensorProto.FLOAT
-        graph = helper.make_graph(
-            [
-                helper.make_node(op, inputs.split(), [out], name=out, **attributes)
-                for op, inputs, out, attributes in self.nodes
-            ],
-            "g",
-            [
-                helper.make_tensor_value_info(f"x{n}", kind, (1, 6, 13, 70))
-                for n in range(self.cameras)
-            ],
-            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in self.outputs],
-            [numpy_helper.from_array(array, name) for name, array in CONSTANTS.items()],
-        )
-        opsets = [helper.make_opsetid("", 17)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
+        inputs = {f"x{n}": (1, 6, 13, 70) for n in range(self.cameras)}
+        dtypes = dict.fromkeys(inputs, np.uint8 if self.bytes else np.float32)
+        return make_model(self.nodes, inputs, self.outputs, CONSTANTS, dtypes=dtypes)
 
     def inputs(self) -> dict[str, np.ndarray]:
         """Values for the maps."""
