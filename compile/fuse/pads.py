@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx
 
 from compile.fuse.graph import Graph
@@ -43,19 +42,26 @@ def _zeros_around_maps(graph: Graph, pad: onnx.NodeProto) -> Sequence[int] | Non
     shape = graph.shape(pad.input[0])
     if shape is None or len(shape) != 4 or graph.attribute(pad, "mode", "constant") != "constant":
         return None
-    operands = [graph.constants.get(name) if name else np.zeros(0) for name in pad.input[1:]]
-    if any(operand is None for operand in operands):
+    pads, value, axes = (_operand(graph, pad, place) for place in (1, 2, 3))
+    if pads is None or value is None or axes is None:
         return None
-    pads, value, axes = (
-        np.asarray(operand).reshape(-1).tolist() if operand is not None else []
-        for operand in (*operands, *[np.zeros(0)] * (3 - len(operands)))
-    )
-    pads = pads or graph.attribute(pad, "pads", graph.attribute(pad, "paddings", ()))
+    # Before opset 11 they are attributes.
+    pads = pads or graph.attribute(pad, "pads", ())
     value = value or [graph.attribute(pad, "value", 0.0)]
     axes = [axis % 4 for axis in axes] or [0, 1, 2, 3]
     count = len(axes)
+    if len(pads) != 2 * count:
+        return None
     before, after = (dict(zip(axes, side, strict=True)) for side in (pads[:count], pads[count:]))
     around = [side.get(axis, 0) for side in (before, after) for axis in range(4)]
     if value != [0.0] or min(around) < 0 or any(around[axis] for axis in (0, 1, 4, 5)):
         return None
     return [around[i] for i in (2, 3, 6, 7)]
+
+
+def _operand(graph: Graph, node: onnx.NodeProto, place: int) -> list[float] | None:
+    """The numbers of a constant input, none where it is left out; None when it is no constant."""
+    if place >= len(node.input) or not node.input[place]:
+        return []
+    operand = graph.constants.get(node.input[place])
+    return None if operand is None else operand.reshape(-1).tolist()
