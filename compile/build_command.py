@@ -4,6 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
+from modeld.command_line import claim_outputs
 from modeld.errors import ModeldError
 from modeld.manifest import Camera
 
@@ -110,6 +111,7 @@ def build_artifact(args: argparse.Namespace) -> str:
     from compile.progress import StderrProgress
     from compile.request import BuildRequest
 
+    claim_outputs((args.range_report, "table", [".tsv"]))
     request = BuildRequest(
         model=args.model[0],
         out=args.out,

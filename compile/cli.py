@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from compile.build_command import add_arguments, build_artifact
-from modeld.command_line import Parser, run_guarded
+from modeld.command_line import Parser, claim_outputs, run_guarded
 from modeld.errors import ModeldError
-from modeld.files import check_writable, read_small, translated_writing, write_atomic
+from modeld.files import read_small, write_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,7 +164,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from modeld.executor import Executor
     from modeld.opencl import select_device
 
-    check_writable(args.html)
+    claim_outputs((args.html, "page", [".html", ".htm"]))
     artifact = open_artifact(args.artifact)
     times = None
     if args.measure:
@@ -173,8 +173,7 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.html:
         from compile.inspect_html import page
 
-        with translated_writing(args.html):
-            write_atomic(args.html, page(artifact, times).encode())
+        write_result(args.html, page(artifact, times).encode())
     elif args.json:
         print(json.dumps(inspect.summary(artifact, times), indent=1, sort_keys=True))
     else:
@@ -245,11 +244,10 @@ def _reference(args: argparse.Namespace) -> int:
     from compile.reference import build_reference
     from compile.reference.weights import load
 
-    check_writable(args.out)
+    claim_outputs((args.out, "model", [".onnx"]))
     weights = load(args.weights) if args.weights else None
     model = build_reference(args.size, weights, args.seed)
-    with translated_writing(args.out):
-        write_atomic(args.out, model.SerializeToString(deterministic=True))
+    write_result(args.out, model.SerializeToString(deterministic=True))
     return 0
 
 

@@ -20,7 +20,7 @@ from compile.progress import Progress
 from compile.values import HalfPlan
 from compile.verify import SECOND_IMPLEMENTATIONS, CannotRunError, with_all_values
 from modeld.errors import ModeldError
-from modeld.files import check_writable, translated_writing, write_atomic
+from modeld.files import write_result
 
 Array = npt.NDArray[np.generic]
 
@@ -208,8 +208,7 @@ def summary(ranges: Iterable[ValueRange]) -> str:
 
 def write_report(path: Path, ranges: Iterable[ValueRange], plan: HalfPlan) -> None:
     """Write `report`. Raises ModeldError."""
-    with translated_writing(path):
-        write_atomic(path, ("\n".join(report(ranges, plan)) + "\n").encode())
+    write_result(path, ("\n".join(report(ranges, plan)) + "\n").encode())
 
 
 def choose_half(
@@ -220,7 +219,6 @@ def choose_half(
     progress: Progress,
 ) -> HalfPlan:
     """Measure and decide; the report goes to `path`, a line about it to `progress`."""
-    check_writable(path)
     ranges = measure_ranges(imported.model, imported.base_dir, constants, samples)
     plan = plan_half(imported.model, ranges)
     progress.note(summary(ranges))

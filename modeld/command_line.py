@@ -4,12 +4,12 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
 from modeld.errors import ModeldError
-from modeld.files import cannot_write
+from modeld.files import cannot_write, check_writable, ending_of
 from modeld.signals import StoppedError, raising_on_signals
 
 _REQUIRED = ("numpy", "pyopencl", "zmq", "capnp", "safetensors")
@@ -33,6 +33,27 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Write the help; argparse would pass over a failure to."""
         (file or sys.stdout).write(self.format_help())
+
+
+def claim_outputs(*outputs: tuple[Path | None, str, Collection[str]]) -> None:
+    """`claim_files` for what options name; also says when a name does not tell what it is.
+
+    Of each its path, or None where it is not asked for; what it is; the endings of such a thing.
+    """
+    for path, what, endings in outputs:
+        if path is not None:
+            ending_of(path, what, endings)
+    claim_files(*(path for path, _, _ in outputs if path is not None))
+
+
+def claim_files(*paths: Path) -> None:
+    """See that results can be written, before any work is done, and say what they will replace.
+
+    Raises ModeldError where nothing can be written, or something is that is no regular file.
+    """
+    check_writable(*paths)
+    if replaced := [str(path) for path in paths if path.exists()]:
+        sys.stderr.write(f"replaces {' and '.join(replaced)} at the end\n")
 
 
 def run_guarded(program: str, action: Callable[[], int], extra: str = "replay") -> int:

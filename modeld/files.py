@@ -63,18 +63,13 @@ def cannot_write(path: Path | str, error: OSError) -> ModeldError:
     return ModeldError(_failure(path, "written", error))
 
 
-def check_writable(*paths: Path | None) -> None:
+def check_writable(*paths: Path) -> None:
     """Raise ModeldError, before any work is done, when one of these could not be written after."""
     for path in paths:
-        if path is None:
-            continue
         with translated_writing(path):
             descriptor, _, discard = _open_temporary(path)
             os.close(descriptor)
             discard()
-            # Root could put a file in the place of /dev/null, or of the link /dev/stdout.
-            if path.is_symlink() or (path.exists() and not path.is_file()):
-                raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
 
 
 def ending_of(path: Path, what: str, known: Collection[str]) -> str:
@@ -87,6 +82,12 @@ def ending_of(path: Path, what: str, known: Collection[str]) -> str:
         choice = " or ".join(one or "none" for one in known)
         raise ModeldError(f"{path} has no ending of a {what}; give it {choice}")
     return ending
+
+
+def make_folder(path: Path) -> None:
+    """Make `path`, and the folders above it, unless it is there. Raises ModeldError."""
+    with translated_writing(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -126,6 +127,12 @@ def write_atomic(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
+def write_result(path: Path, content: bytes) -> None:
+    """Write what a user asked for to `path`; see `open_atomic`. Raises ModeldError."""
+    with translated_writing(path):
+        write_atomic(path, content)
+
+
 def _failure(path: Path | str, done: str, error: OSError) -> str:
     remedy = _REMEDIES.get(error.errno or 0, "name another file")
     return f"{path} cannot be {done} ({error.strerror or error}); {remedy}"
@@ -138,6 +145,9 @@ def _open_temporary(path: Path) -> _Opened:
     """A descriptor, and what gives it the name `path` and what gives it up."""
     if path.is_dir():  # found out now, not when the work is done
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    # Root could put a file in the place of /dev/null, or of the link /dev/stdout.
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
     return _nameless(path) or _hidden(path)
 
 

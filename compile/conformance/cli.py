@@ -13,7 +13,7 @@ from compile.conformance.cases import ATOL, RTOL, load_cases
 from compile.conformance.report import deviations, known_failures, page
 from compile.conformance.run import Result, Status, run_case
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import write_result
 
 PAGE = Path("docs/conformance.md")
 
@@ -48,7 +48,7 @@ def _run(jobs: int, only: "re.Pattern[str] | None", out: Path) -> int:
         raise ModeldError(f"no case or operator matches {only.pattern if only else ''!r}")
     known = known_failures()
     if only is None:
-        write_atomic(out, page(results, known, RTOL, ATOL).encode())
+        write_result(out, page(results, known, RTOL, ATOL).encode())
     found = deviations(results, known)
     for result in found.new:
         print(f"{result.status}: {result.name}: {result.detail}")

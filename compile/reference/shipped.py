@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 
 from compile.reference.weights import Array, Weights
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import make_folder, write_result
 
 FOLDER = Path(__file__).parent / "shipped"
 
@@ -48,9 +48,15 @@ def rounded(weights: Weights) -> dict[str, Array]:
 
 
 def release(weights: Weights, record: dict[str, Any], size: str, folder: Path) -> None:
-    """Write weights and record as the package carries them."""
+    """Write weights and record as the package carries them. Raises ModeldError."""
     content = save({name: array.astype(np.float16) for name, array in weights.items()})
     document = {"sha256": hashlib.sha256(content).hexdigest(), **record}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / f"{size}.safetensors", content)
-    write_atomic(folder / f"{size}.json", json.dumps(document, indent=1).encode() + b"\n")
+    make_folder(folder)
+    weights_file, record_file = released_files(folder, size)
+    write_result(weights_file, content)
+    write_result(record_file, json.dumps(document, indent=1).encode() + b"\n")
+
+
+def released_files(folder: Path, size: str) -> tuple[Path, Path]:
+    """The weights' file in `folder`, and their record's."""
+    return folder / f"{size}.safetensors", folder / f"{size}.json"

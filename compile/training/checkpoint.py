@@ -22,6 +22,7 @@ from compile.training.records import from_document, to_document
 from compile.training.snapshot import Snapshot
 from compile.training.stored import StoredTensor, dump, parse
 from modeld.errors import ModeldError
+from modeld.files import translated_writing
 
 FORMAT = "modeld-training-checkpoint"
 MANIFEST, PARAMETERS, OPTIMIZER = "manifest.json", "parameters.safetensors", "optimizer.safetensors"
@@ -213,7 +214,8 @@ def _sync_directory(directory: Path) -> None:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold a directory's lock, which a killed process gives back; ModeldError when it is held."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    with translated_writing(directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

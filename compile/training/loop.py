@@ -11,7 +11,7 @@ from compile.training.checkpoint import CheckpointStore, load, locked
 from compile.training.history import History
 from compile.training.snapshot import Snapshot, hardware
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import check_writable, make_folder, write_result
 
 METRICS, WEIGHTS, MODEL, CHECKPOINTS = (
     "metrics.json", "weights.safetensors", "model.onnx", "checkpoints",
@@ -103,7 +103,7 @@ def train(make: Callable[[], T], pace: Pace, out: Path, observer: Observer) -> T
                 )
         _run(trainer, pace, store, out, observer)
         for name, content in trainer.results().items():
-            write_atomic(out / name, content)
+            write_result(out / name, content)
     return trainer
 
 
@@ -119,7 +119,7 @@ def _run(
             observer.evaluated(trainer.step, trainer.evaluate())
         if last or trainer.step % pace.save_every == 0:
             # Metrics first: those beyond the last checkpoint are cut off, missing ones are lost.
-            write_atomic(out / METRICS, trainer.history.to_json())
+            write_result(out / METRICS, trainer.history.to_json())
             observer.saved(store.save(trainer.snapshot()))
 
 
@@ -132,10 +132,7 @@ def _history(path: Path, step: int) -> History:
 
 @contextmanager
 def _run_directory(out: Path) -> Iterator[None]:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = locked(out)
-    except OSError as error:
-        raise ModeldError(f"{out} cannot be made ({error.strerror})") from None
-    with lock:
+    make_folder(out)
+    check_writable(out / METRICS)  # now, not at the first checkpoint
+    with locked(out):
         yield

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from modeld.files import write_atomic
+from modeld.files import write_result
 
 _INK, _LEFT, _RIGHT, _FAINT = "#22303c", "#d1495b", "#0b7a75", "#c8ccd0"
 # Steps over which a curve of every step is averaged for the thick line, at most a tenth of all.
@@ -47,7 +47,7 @@ def plot_run(panels: tuple[Panel, Panel], title: str, path: Path) -> None:
     figure.suptitle(title, color=_INK)
     stream = BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": None})
-    write_atomic(path, stream.getvalue())
+    write_result(path, stream.getvalue())
 
 
 def _draw_noisy(axes: Axes, panel: Panel, colour: str) -> None:

@@ -10,12 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from modeld.command_line import claim_outputs
 from modeld.commands.preflight import check_comparison
 from modeld.console import open_console
 from modeld.errors import ModeldError
 from modeld.replay.compare import Comparison, compare
 from modeld.replay.log import read_events
-from modeld.replay.plots import plot_comparison, read_curves
+from modeld.replay.plots import PICTURE_ENDINGS, plot_comparison, read_curves
 
 _SHOWN_FIELDS = 25
 
@@ -55,6 +56,7 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare; 0 when the logs agree, 1 when they do not."""
     check_comparison(args)
+    claim_outputs((args.plots, "picture", PICTURE_ENDINGS))
     comparison = compare_logs(args.first, args.second, args)
     if args.json:
         print(to_json(comparison))

@@ -8,10 +8,11 @@ import numpy.typing as npt
 import safetensors
 from safetensors.numpy import load_file, save
 
+from modeld.command_line import claim_outputs
 from modeld.commands import options
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.files import cannot_read, check_writable, translated_writing, write_atomic
+from modeld.files import cannot_read, write_result
 from modeld.opencl import select_device
 
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run once; state inputs in the file are the initial state, next states come out with it."""
     given = None if args.inputs is None else load_arrays(args.inputs)
-    check_writable(args.out)
+    claim_outputs((args.out, "safetensors file", [".safetensors"]))
     artifact = options.open_trusted(args)
     arrays = options.reference_inputs(artifact) if given is None else given
     pairs = artifact.manifest.contract.state
@@ -49,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
     executor.keep_programs()
     following = executor.state()
     outputs |= {pair.output: following[pair.input] for pair in pairs}
-    with translated_writing(args.out):
-        write_atomic(args.out, save({k: np.ascontiguousarray(v) for k, v in outputs.items()}))
+    write_result(args.out, save({k: np.ascontiguousarray(v) for k, v in outputs.items()}))
     for name, array in sorted(outputs.items()):
         print(f"{name} {array.dtype}{list(array.shape)}")
     return 0

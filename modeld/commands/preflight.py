@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from modeld.cameras.frame import FrameLayout
+from modeld.command_line import claim_outputs
 from modeld.constants import MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import check_writable, ending_of
 from modeld.manifest import Contract
 from modeld.replay.compare import check_fields
 from modeld.replay.compression import LOG_ENDINGS
 from modeld.replay.device import CAMERAS
 from modeld.replay.log import read_events
 from modeld.replay.movie import MOVIE_ENDINGS
-from modeld.replay.plots import check_picture
+from modeld.replay.plots import PICTURE_ENDINGS
 from modeld.replay.route import is_route
 
 _LOCKSTEP = ("lockstep", "max")
@@ -36,11 +36,11 @@ def check_replay(args: argparse.Namespace) -> None:
     _check_distinct(args)
     if args.compare is not None:
         check_log(args.compare)
-    if args.out is not None:
-        ending_of(args.out, "log", LOG_ENDINGS)
-    if args.overlay is not None:
-        ending_of(args.overlay, "video", MOVIE_ENDINGS)
-    check_writable(args.out, args.overlay)
+    claim_outputs(
+        (args.out, "log", LOG_ENDINGS),
+        (args.overlay, "video", MOVIE_ENDINGS),
+        (args.plots, "picture", PICTURE_ENDINGS),
+    )
 
 
 def check_comparison(args: argparse.Namespace) -> None:
@@ -48,8 +48,6 @@ def check_comparison(args: argparse.Namespace) -> None:
     if not args.tolerance >= 0 or math.isinf(args.tolerance):
         raise ModeldError(f"--tolerance {args.tolerance} is no tolerance; give 0 or more")
     check_fields(args.ignore)
-    check_picture(args.plots)
-    check_writable(args.plots)
 
 
 def check_log(path: Path) -> None:

@@ -78,11 +78,6 @@ def run(args: argparse.Namespace) -> int:
     check_flags(args)
     check_replay(args)
     console = open_console(stderr=True)
-    for path in (args.out, args.overlay):
-        if path is not None and path.exists():
-            console.print(
-                f"{path} is there already; it is replaced at the end", markup=False, soft_wrap=True
-            )
     done = (_serve if args.serve else _replay)(args, console)
     if done.status:
         return done.status

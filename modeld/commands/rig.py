@@ -15,15 +15,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from modeld.clock import SystemClock
+from modeld.command_line import claim_outputs
 from modeld.commands import options
 from modeld.config import load_config
 from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import check_writable, translated_writing, write_atomic
+from modeld.files import write_result
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
-from modeld.replay.plots import check_picture, plot_latency
+from modeld.replay.plots import PICTURE_ENDINGS, plot_latency
 from modeld.rig.budget import read_budget, violations
 from modeld.rig.export import to_csv, to_trace
 from modeld.rig.measure import Measurement, Plan, measure
@@ -83,14 +84,17 @@ def run(args: argparse.Namespace) -> int:
     limits = read_budget(args.budget) if args.budget is not None else {}
     if args.config is not None:
         load_config(args.config)
-    check_picture(args.plot)
-    check_writable(args.plot, args.csv, args.trace)
     plan_seconds = parse_duration(args.duration)
     if not (0.01 <= args.rate <= 10_000 and args.deadline > 0):
         raise ModeldError(
             f"--rate {args.rate} or --deadline {args.deadline} is out of range; give a rate from "
             "0.01 to 10000 Hz and a deadline above 0 ms"
         )
+    claim_outputs(
+        (args.plot, "picture", PICTURE_ENDINGS),
+        (args.csv, "CSV file", [".csv"]),
+        (args.trace, "trace", [".json"]),
+    )
     console = open_console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="modeld-rig-") as folder:
         plan = Plan(
@@ -147,8 +151,7 @@ def _write_files(args: argparse.Namespace, measurement: Measurement) -> None:
     contents = ((args.csv, to_csv(rows, samples)), (args.trace, to_trace(rows)))
     for path, content in contents:
         if path is not None:
-            with translated_writing(path):
-                write_atomic(path, content.encode())
+            write_result(path, content.encode())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from modeld.artifact import open_artifact
 from modeld.cameras.frame import EndOfStreamError
 from modeld.clock import SystemClock
-from modeld.command_line import Parser, run_guarded
+from modeld.command_line import Parser, claim_files, run_guarded
 from modeld.console import open_console, open_progress
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
 from modeld.errors import ModeldError
-from modeld.files import translated_writing
+from modeld.files import make_folder, write_result
 from modeld.messaging import ZmqTransport
 from modeld.messaging.zmq_transport import LOOPBACK
 from modeld.replay.movie import MovieWriter
@@ -62,8 +63,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
-    with translated_writing(args.out):
-        args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
+    pictures = ["overlay.png", "latency.png", *(["overlay.mp4"] if args.movie else [])]
+    claim_files(*(args.out / name for name in pictures))
     artifact = args.artifact or _build(args.out, console)
     clip = args.clip or _paint(args.out, console)
     answers: dict[int, Any] = {}
@@ -165,7 +167,9 @@ def _draw(
     ids = sorted(answers)
     chosen = ids[len(ids) * 2 // 3]
     for picture in _pictures(clip, answers, truths, chosen, 1):
-        Image.fromarray(picture).save(overlay)
+        content = BytesIO()
+        Image.fromarray(picture).save(content, "png")
+        write_result(overlay, content.getvalue())
     if args.movie:
         results["movie"] = args.out / "overlay.mp4"
         with MovieWriter(results["movie"], MODEL_RUN_HZ) as movie:

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from modeld.errors import ModeldError
-from modeld.files import ending_of, translated_writing, write_atomic
+from modeld.files import ending_of, write_result
 from modeld.messaging import member_name
 from modeld.rig.latency import Sample
 from modeld.rig.recorder import STACKED, Row, stage_times
@@ -23,7 +23,7 @@ _INK, _FAINT, _REFERENCE, _NEW, _WARNING = "#22303c", "#c8d0d8", "#8fa3b5", "#0b
 
 _FEW_FRAMES = 30
 # The kinds of pictures that can be written, by the ending of the name.
-_ENDINGS = (".png", ".svg", ".pdf")
+PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 
 # The curves that openpilot's model replay shows for a change of model.
 _SERIES: Mapping[str, Callable[[Any], float]] = {
@@ -172,19 +172,9 @@ def _dress(axes: Axes, title: str) -> None:
     axes.tick_params(labelsize=9, colors=_INK)
 
 
-def check_picture(path: Path | None) -> None:
-    """Raise ModeldError unless the name's ending says what kind of picture to write."""
-    if path is not None:
-        _kind(path)
-
-
-def _kind(path: Path) -> str:
-    return ending_of(path, "picture", _ENDINGS).removeprefix(".")
-
-
 def _save(figure: Figure, path: Path) -> None:
     content = BytesIO()
     FigureCanvasAgg(figure)
-    figure.savefig(content, format=_kind(path))
-    with translated_writing(path):
-        write_atomic(path, content.getvalue())
+    kind = ending_of(path, "picture", PICTURE_ENDINGS).removeprefix(".")
+    figure.savefig(content, format=kind)
+    write_result(path, content.getvalue())

@@ -7,7 +7,7 @@ from modeld.calibration import Intrinsics
 from modeld.cameras.frame import Frame
 from modeld.cameras.nv12 import packed_layout
 from modeld.constants import DT_MODEL, MODEL_RUN_HZ
-from modeld.files import translated_writing, write_atomic
+from modeld.files import write_result
 from modeld.replay.movie import MovieWriter
 from modeld.replay.overlay import frame_to_rgb
 from modeld.replay.road.drive import Drive
@@ -47,6 +47,5 @@ def paint_road_clip(
         f"[mount]\nrpy = {list(profile.rpy)}\nheight = {profile.height}\n"
         f"[drive]\nspeed = {profile.speed}\n"
     )
-    with translated_writing(sidecar):
-        write_atomic(sidecar, text.encode())
+    write_result(sidecar, text.encode())
     return clip

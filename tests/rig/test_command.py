@@ -45,7 +45,8 @@ def test_a_run_is_measured_judged_and_exported(
 ) -> None:
     budget = tmp_path / "budget.toml"
     budget.write_text("[latency_ms.end_to_end]\np50 = 0.001\n[frames]\ninvalid = 0\n")
-    names = {flag: tmp_path / f"{flag}.png" for flag in ("plot", "csv", "trace")}
+    endings = {"plot": "png", "csv": "csv", "trace": "json"}
+    names = {flag: tmp_path / f"latency.{ending}" for flag, ending in endings.items()}
     files = [part for flag, path in names.items() for part in (f"--{flag}", str(path))]
     source = f"loop:{clip([40, 60, 80])}"
     status = main(

@@ -19,7 +19,7 @@ from compile.training.driving.targets import NUMBERS, places, target_spans
 from compile.training.driving.world import drive_images
 from modeld.action import MIN_LAT_CONTROL_SPEED
 from modeld.constants import T_IDXS, X_IDXS
-from modeld.files import write_atomic
+from modeld.files import make_folder, write_result
 from modeld.grid import neighbours
 from modeld.replay.road.errors import path_error, sideways_error
 
@@ -29,6 +29,7 @@ Array = npt.NDArray[np.floating]
 HELD_OUT_SEED = 1_000_003
 _DRIVES_AT_ONCE = 4
 STEPS = 25
+REPORT = ("metrics.json", "errors.png", "samples.png")
 # Leads count within this distance, in metres.
 _LEAD_RANGE = 50.0
 _WALKING, _DRIVING = MIN_LAT_CONTROL_SPEED, 5.0  # m/s
@@ -251,11 +252,11 @@ def _samples(
 
 
 def save_report(metrics: Metrics, folder: Path) -> None:
-    """Write `metrics.json`, `errors.png` and `samples.png` into `folder`."""
+    """Write the files of `REPORT` into `folder`. Raises ModeldError."""
     from compile.training.driving.plots import draw_errors, draw_samples
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     text = json.dumps(metrics.summary(), indent=1) + "\n"
-    write_atomic(folder / "metrics.json", text.encode())
-    write_atomic(folder / "errors.png", draw_errors(metrics))
-    write_atomic(folder / "samples.png", draw_samples(metrics))
+    contents = (text.encode(), draw_errors(metrics), draw_samples(metrics))
+    for name, content in zip(REPORT, contents, strict=True):
+        write_result(folder / name, content)

@@ -19,7 +19,7 @@ from compile.training.driving.data import Batch
 from compile.training.driving.model import is_policy, watched
 from compile.training.driving.world import drive_images, source_for
 from compile.training.snapshot import hardware
-from modeld.files import write_atomic
+from modeld.files import make_folder, write_result
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -51,9 +51,9 @@ class FeatureCache:
             return np.frombuffer(bytearray(content), np.float32, offset=_DIGEST).reshape(shape)
         features = make()
         self.made += 1
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         values = features.tobytes()
-        write_atomic(path, sha256(values).digest() + values)
+        write_result(path, sha256(values).digest() + values)
         return features
 
 

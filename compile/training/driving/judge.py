@@ -11,14 +11,23 @@ import numpy as np
 from rich.progress import track
 
 from compile.device import use_device
-from compile.reference.shipped import release, rounded, shipped
+from compile.reference.shipped import release, released_files, rounded, shipped
 from compile.reference.weights import Array, load
 from compile.training import checkpoint
-from compile.training.driving.evaluate import HELD_OUT_SEED, STEPS, Metrics, evaluate, save_report
+from compile.training.driving.evaluate import (
+    HELD_OUT_SEED,
+    REPORT,
+    STEPS,
+    Metrics,
+    evaluate,
+    save_report,
+)
 from compile.training.loop import CHECKPOINTS
 from compile.training.record import RunRecord
+from modeld.command_line import claim_files
 from modeld.console import open_console
 from modeld.errors import ModeldError
+from modeld.files import make_folder
 from modeld.opencl import select_device
 
 
@@ -50,6 +59,12 @@ def run(request: Request) -> int:
     if request.drives < 1:
         raise ModeldError(f"{request.drives} drives measure nothing; use 1 or more")
     weights, origin = _weights(request)
+    make_folder(request.out)
+    files = [request.out / name for name in REPORT]
+    if request.release is not None:
+        make_folder(request.release)
+        files += released_files(request.release, request.size)
+    claim_files(*files)
     if request.release is not None:
         if origin is None:
             raise ModeldError("only a run knows how its weights were made; name a run's directory")

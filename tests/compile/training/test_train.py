@@ -216,6 +216,24 @@ def test_a_stopped_run_says_what_is_kept_and_how_to_go_on(
     assert last == f"modeld-compile: stopped by {number.name} {kept.format(out=out)}"
 
 
+def test_where_nothing_can_be_written_is_found_out_at_once(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "run" / "metrics.json").mkdir(parents=True)
+    (tmp_path / "report" / "errors.png").mkdir(parents=True)
+    for arguments, place in (
+        (["train", "--config", str(config), "--out", "file"], "file cannot be written (File e"),
+        (["train", "--config", str(config), "--out", "run"], "run/metrics.json cannot be written"),
+        (["evaluate", "--out", "file/x"], "file/x cannot be written (Not a directory); check the"),
+        (["evaluate", "--out", "report"], "report/errors.png cannot be written (Is a directory)"),
+    ):
+        arguments[-1] = str(tmp_path / arguments[-1])
+        assert main(arguments) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"modeld-compile: error: {tmp_path}/{place}")
+
+
 def test_history_beyond_the_checkpoint_is_cut_off() -> None:
     history = History({"loss": [0.5, 0.25, 0.125]}, {"accuracy": {1: 0.1, 3: 0.3}})
     kept = History({"loss": [0.5, 0.25]}, {"accuracy": {1: 0.1}})
