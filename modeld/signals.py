@@ -1,5 +1,6 @@
 """Ending a command from outside: by Ctrl-C, by a service manager, by a terminal that closes."""
 
+import os
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from types import FrameType
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A process that a signal ended has this and the signal's number as its exit status.
 _EXIT_BASE = 128
+_AGAIN_S = 0.01
 
 
 class StoppedError(KeyboardInterrupt):
@@ -32,9 +34,25 @@ class Stop(threading.Event):
 
 @contextmanager
 def raising_on_signals() -> Iterator[None]:
-    """Within the block a signal raises StoppedError in the main thread."""
-    with _handled(_raise):
-        yield
+    """Within the block a signal raises StoppedError in the main thread.
+
+    In a destructor or a callback that would be lost, and the work would go on: it is raised again.
+    """
+    before = sys.unraisablehook
+
+    def raise_again(lost: "sys.UnraisableHookArgs") -> None:
+        if isinstance(lost.exc_value, StoppedError):
+            # Later: now it would be lost here.
+            threading.Timer(_AGAIN_S, _send_again, [lost.exc_value.number]).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = raise_again
+    try:
+        with _handled(_raise):
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager
@@ -74,6 +92,11 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+def _send_again(number: int) -> None:
+    if signal.getsignal(number) is _raise:  # the block has not ended meanwhile
+        os.kill(os.getpid(), number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

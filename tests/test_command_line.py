@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -30,6 +31,22 @@ def test_a_signal_is_one_line(number: signal.Signals, capsys: pytest.CaptureFixt
     assert run_guarded("demo", action) == 128 + number
     assert capsys.readouterr().err == f"demo: stopped by {number.name}\n"
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_in_a_destructor_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    class Dying:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def action() -> int:
+        Dying()
+        time.sleep(10)
+        return 0
+
+    before = sys.unraisablehook
+    assert run_guarded("demo", action) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "demo: stopped by SIGTERM\n"
+    assert sys.unraisablehook is before
 
 
 def test_a_signal_during_an_import_is_no_import_error(capsys: pytest.CaptureFixture[str]) -> None:
