@@ -15,6 +15,7 @@ from compile.fuse.items import DOMAIN, Item
 from compile.fuse.pads import fold_pads
 from compile.fuse.pairs import join_pairs
 from compile.fuse.planes import keep_planes
+from compile.fuse.recurrent import split_recurrent
 from compile.fuse.shared import share_launches
 from compile.fuse.slices import fold_slices
 from compile.fuse.stacks import STACK_NODE, combine_stacks, find_stack
@@ -67,6 +68,7 @@ def fuse(
     if not on_groups:
         combine_attention(graph)
         combine_stacks(graph)
+        split_recurrent(graph)
     items = find_items(graph, on_groups)
     if not on_groups:
         items = join_pairs(graph, join_stems(graph, items))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tinygrad import Tensor
 
 from compile.kernels import (
@@ -17,6 +18,7 @@ from compile.kernels import (
     mix,
     planar,
     pool,
+    recurrent,
     resize,
     rows,
     separable,
@@ -26,6 +28,7 @@ from compile.kernels import (
 from compile.kernels.launch import launch
 from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
+from compile.ops.indexing import stack as stacked
 from compile.ops.registry import Context, Op
 
 DOMAIN = "ai.modeld"
@@ -107,6 +110,28 @@ def _interpolate(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     return launch(resize.render(described), [out], inputs, context.label)[0]
 
 
+def _recurrent(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
+    """Y, the last state and LSTM's last cells."""
+    described = decode(recurrent.Recurrence, spec)
+    kernel = recurrent.render(described)
+    shapes = [described.state_shape] * described.states
+    if described.all_steps:
+        outputs = [*shapes, (described.steps, *described.state_shape)]
+        *last, y = launch(kernel, outputs, inputs, context.label)
+        return y, *last
+    weights, state = inputs[: -described.states], inputs[-described.states :]
+    steps = []
+    for step in range(described.steps):
+        # The step lies in memory, so that all are launches of one kernel.
+        number = context.stored(np.array([step], np.int32))
+        state = launch(kernel, shapes, [*weights, *state, number], context.label)
+        steps.append(state[0])
+    ys = [stacked(steps[::-1] if back else steps, 0) for back in described.reverse]
+    if len(ys) == 2:
+        ys = [ys[0][:, :1].cat(ys[1][:, 1:], dim=1)]
+    return ys[0], *state
+
+
 def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
     described = decode(mix.Mix, spec)
     out = described.out_map.stored(BLOCKED)
@@ -154,6 +179,7 @@ OPS = (
     Op("Planar", _planar, domain=DOMAIN, context=True),
     Op("Pool", _pool, domain=DOMAIN, context=True),
     Op("Mix", _mix, domain=DOMAIN, context=True),
+    Op("Recurrent", _recurrent, domain=DOMAIN, context=True),
     Op("Rows", _rows, domain=DOMAIN, context=True),
     Op("Separable", _separable, domain=DOMAIN, context=True),
     Op("Stack", _stack, domain=DOMAIN, context=True),
