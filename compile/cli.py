@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import difflib
 import json
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -169,6 +170,7 @@ def _inspect(args: argparse.Namespace) -> int:
     times = None
     if args.measure:
         device = select_device(args.device) if args.device else None
+        sys.stderr.write("compiling and timing every kernel\n")
         times = inspect.measure(artifact, Executor(artifact, device, profile=True))
     if args.html:
         from compile.inspect_html import page

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,23 @@ def test_exec_has_inputs_of_its_own(toy: Path) -> None:
     assert main(["exec", str(toy), "--out", str(outputs)]) == 0
     x = load_file(toy / "reference.safetensors")["0/input/x"]
     np.testing.assert_array_equal(load_file(outputs)["y"], WEIGHT * x)
+
+
+def test_compiling_that_takes_long_is_told(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compile_slowly(*_: object) -> dict[str, bytes]:
+        time.sleep(0.5)
+        return {}
+
+    monkeypatch.setattr("modeld.commands.options._SILENCE_S", 0.05)
+    monkeypatch.setattr("modeld.programs.compile_together", compile_slowly)
+    command = ["exec", str(toy), "--out", str(toy.parent / "out.safetensors")]
+    assert main(command) == 0
+    assert capsys.readouterr().err == "modeld: compiling 1 program for this device\n"
+    (toy.parent / "out.safetensors").unlink()
+    assert main(command) == 0  # from the cache
+    assert capsys.readouterr().err == ""
 
 
 def test_bench_profile_names_kernels_and_nodes(

@@ -11,7 +11,6 @@ from modeld.commands import options
 from modeld.errors import ModeldError
 from modeld.executor import Executor, KernelTime
 from modeld.manifest import Call
-from modeld.opencl import select_device
 from modeld.selftest import check
 from modeld.signals import (
     Stop,
@@ -37,14 +36,7 @@ def run(args: argparse.Namespace) -> int:
             "give 1 or more runs after 0 or more warm-ups"
         )
     artifact = options.open_trusted(args)
-    device = select_device(args.device) if args.device else None
-    executor = Executor(
-        artifact,
-        device,
-        allow=args.allow,
-        cache=options.program_cache(args),
-        profile=args.profile,
-    )
+    executor = options.load_executor(args, artifact, profile=args.profile)
     check(executor, artifact)
     executor.keep_programs()
     inputs = options.reference_inputs(artifact)

@@ -4,7 +4,7 @@ import argparse
 
 from modeld import opencl, selftest, verdict
 from modeld.commands import options
-from modeld.executor import Executor, preferred_device
+from modeld.executor import preferred_device
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"verdict    {verdict.verdict(findings, args.allow)}", flush=True)
     verdict.require_runnable(findings, args.allow)
     if not args.no_run:
-        executor = Executor(opened, device, allow=args.allow, cache=options.program_cache(args))
+        executor = options.load_executor(args, opened)
         result = selftest.check(executor, opened)
         executor.keep_programs()
         worst = max(result.worst.values(), default=0.0)

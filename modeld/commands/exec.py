@@ -11,9 +11,7 @@ from safetensors.numpy import load_file, save
 from modeld.command_line import claim_outputs
 from modeld.commands import options
 from modeld.errors import ModeldError
-from modeld.executor import Executor
 from modeld.files import cannot_read, write_result
-from modeld.opencl import select_device
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +37,7 @@ def run(args: argparse.Namespace) -> int:
     arrays = options.reference_inputs(artifact) if given is None else given
     pairs = artifact.manifest.contract.state
     state = {pair.input: arrays.pop(pair.input) for pair in pairs if pair.input in arrays}
-    executor = Executor(
-        artifact,
-        select_device(args.device) if args.device else None,
-        allow=args.allow,
-        cache=options.program_cache(args),
-        initial_state=state,
-    )
+    executor = options.load_executor(args, artifact, initial_state=state)
     outputs = executor.run("run_model", arrays)
     executor.keep_programs()
     following = executor.state()

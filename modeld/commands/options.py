@@ -3,7 +3,10 @@
 import argparse
 import os
 import re
+import sys
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +14,17 @@ from safetensors.numpy import load
 
 from modeld.artifact import Artifact, open_artifact
 from modeld.errors import ModeldError
+from modeld.executor import Executor
 from modeld.files import read_small
 from modeld.manifest import REFERENCE_FILE
+from modeld.opencl import select_device
 from modeld.program_cache import ProgramCache
 from modeld.selftest import named
 from modeld.signature import load_public_key, require_signature
 from modeld.verdict import DEGRADING
+
+# How long a command may say nothing while it compiles.
+_SILENCE_S = 2.0
 
 
 def add_artifact(
@@ -68,6 +76,21 @@ def open_trusted(args: argparse.Namespace) -> Artifact:
     return artifact
 
 
+def load_executor(args: argparse.Namespace, artifact: Artifact, **more: Any) -> Executor:
+    """The artifact on the device that the flags name; `more` is for the executor.
+
+    Says so when programs have to be compiled first, which takes seconds, on a small board minutes.
+    """
+    device = select_device(args.device) if args.device else None
+    cache = program_cache(args)
+    loaded = Event()
+    Thread(target=_tell_compiling, args=(cache, loaded), daemon=True).start()
+    try:
+        return Executor(artifact, device, allow=args.allow, cache=cache, **more)
+    finally:
+        loaded.set()
+
+
 def reference_inputs(artifact: Artifact) -> dict[str, npt.NDArray[np.generic]]:
     """What `run_model` got in the artifact's first reference run, by name."""
     seed = artifact.manifest.reference.seeds[0]
@@ -102,3 +125,11 @@ def program_cache(args: argparse.Namespace) -> ProgramCache:
         return ProgramCache(Path(service) / "programs")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return ProgramCache(Path(home) / "modeld" / "programs")
+
+
+def _tell_compiling(cache: ProgramCache, loaded: Event) -> None:
+    while not loaded.wait(_SILENCE_S):
+        if cache.misses:
+            programs = f"{cache.misses} program{'' if cache.misses == 1 else 's'}"
+            sys.stderr.write(f"modeld: compiling {programs} for this device\n")
+            return

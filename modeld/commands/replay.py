@@ -26,7 +26,6 @@ from modeld.counts import Count
 from modeld.daemon import check_contract
 from modeld.errors import ModeldError
 from modeld.executor import Executor
-from modeld.opencl import select_device
 from modeld.replay.compare import compare
 from modeld.replay.log import LogWriter, read_events
 from modeld.replay.logged_source import logged_answers
@@ -172,8 +171,7 @@ def _compare_with_logged(
 
 
 def _load(args: argparse.Namespace, artifact: Artifact) -> Executor:
-    device = select_device(args.device) if args.device else None
-    executor = Executor(artifact, device, cache=options.program_cache(args), allow=args.allow)
+    executor = options.load_executor(args, artifact)
     selftest.check(executor, artifact)
     executor.keep_programs()
     return executor

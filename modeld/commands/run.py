@@ -33,7 +33,6 @@ from modeld.executor import Executor
 from modeld.health import Health, HealthTimer, Identity, State, fill_health
 from modeld.messaging import MergedTransport, PubMaster, SubMaster, Transport, ZmqTransport
 from modeld.notify import notifier_of
-from modeld.opencl import select_device
 from modeld.realtime import enter_realtime
 from modeld.signals import finishing_on_signals
 from modeld.verdict import Reason, judge_target, verdict
@@ -228,9 +227,8 @@ def _open_recording(args: argparse.Namespace, artifact: Artifact, clock: Clock) 
 
 
 def _load(args: argparse.Namespace, artifact: Artifact, health: Health) -> Executor:
-    device = select_device(args.device) if args.device else None
-    cache = options.program_cache(args)
-    executor = Executor(artifact, device, cache=cache, allow=args.allow)
+    executor = options.load_executor(args, artifact)
+    cache = executor.cache
     findings = judge_target(artifact.manifest, executor.info)
     health.add_standing(*(finding.message for finding in findings))
     health.identity = Identity(

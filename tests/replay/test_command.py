@@ -181,7 +181,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> NoReturn:
         pytest.fail("the network was loaded")
 
-    monkeypatch.setattr("modeld.commands.replay.Executor", load)
+    monkeypatch.setattr("modeld.commands.options.Executor", load)
 
 
 @pytest.mark.usefixtures("no_work")
