@@ -6,6 +6,7 @@ from pathlib import Path
 
 from modeld.command_line import claim_outputs
 from modeld.errors import ModeldError
+from modeld.files import check_writable
 from modeld.manifest import Camera
 
 
@@ -112,6 +113,8 @@ def build_artifact(args: argparse.Namespace) -> str:
     from compile.request import BuildRequest
 
     claim_outputs((args.range_report, "table", [".tsv"]))
+    if args.tune is not None and args.tuning is not None:
+        check_writable(args.tuning)
     request = BuildRequest(
         model=args.model[0],
         out=args.out,

@@ -12,7 +12,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from compile.graph import all_nodes
 from compile.values import DTYPES, dtype_of, numpy_dtype
 from modeld.errors import ModeldError
-from modeld.files import cannot_read
+from modeld.files import cannot_read, check_regular
 
 # What the checker raises: its own error, and what its bindings make of text that is not UTF-8 and
 # of what protobuf cannot hold.
@@ -30,6 +30,7 @@ def read_model(path: Path) -> onnx.ModelProto:
 
     Raises ModeldError when it cannot be read or is no ONNX model.
     """
+    check_regular(path)
     try:
         # Whatever the name ends with: the other formats are not what the checker reads.
         model = onnx.load_model(path, format="protobuf", load_external_data=False)

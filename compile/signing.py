@@ -29,6 +29,8 @@ def generate_key(private_path: Path, public_path: Path, password: str | None = N
 
     Raises ModeldError rather than overwrite either file.
     """
+    if private_path.resolve() == public_path.resolve():
+        raise ModeldError(f"{public_path} is --private as well; give each key its own file")
     for path in (private_path, public_path):
         if path.exists():
             raise ModeldError(f"{path} exists; keys are not overwritten, choose another name")

@@ -22,7 +22,7 @@ from compile.kernels.conv import Convolution, Tile
 from compile.kernels.launch import Kernel
 from compile.kernels.layout import LANES
 from modeld.errors import ModeldError
-from modeld.files import write_atomic
+from modeld.files import read_small, write_result
 from modeld.wake_latency import bounded_wake_latency
 
 FORMAT = "modeld-tuning"
@@ -60,16 +60,14 @@ class Tuning:
 
 
 def load_tuning(path: Path) -> Tuning:
-    """Read a tuning file. Raises ModeldError when it is none of this version."""
+    """Read a tuning file. Raises ModeldError where it is none of this version, or too large."""
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise ValueError("larger than 16 MB")
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_small(path, most=_MAX_FILE_BYTES))
         if (document["format"], document["version"]) != (FORMAT, VERSION):
             raise ValueError(f"format {document['format']!r} version {document['version']!r}")
         tiles = {str(key): _read_tile(value) for key, value in document["tiles"].items()}
         return Tuning(str(document["device"]), tiles)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModeldError(
             f"{path} is not a tuning file of version {VERSION} ({error}); "
             "delete it and build with --tune"
@@ -84,8 +82,8 @@ def _read_tile(value: Sequence[int]) -> Tile:
 
 
 def save_tuning(path: Path, tuning: Tuning) -> None:
-    """Write a tuning file."""
-    write_atomic(path, tuning.to_bytes())
+    """Write a tuning file. Raises ModeldError."""
+    write_result(path, tuning.to_bytes())
 
 
 def shipped_tuning(device_class: str, machine: str, native_width: int) -> Tuning:

@@ -36,25 +36,28 @@ def cannot_read(path: Path | str, error: OSError) -> ModeldError:
     return ModeldError(_failure(path, "read", error))
 
 
-def read_small(path: Path, what: str = "") -> str:
+def check_regular(path: Path) -> None:
+    """Raise ModeldError for what is there but no file: a device or a pipe may never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ModeldError(f"{path} is no regular file; name another file")
+
+
+def read_small(path: Path, what: str = "", most: int = MAX_SMALL_BYTES) -> str:
     """The text of a file as people write them; `what` names its kind in errors.
 
-    Raises ModeldError where it cannot be read or is larger than `MAX_SMALL_BYTES`, and
+    Raises ModeldError where it cannot be read or has more than `most` bytes, and
     UnicodeDecodeError where it is no UTF-8.
     """
     name = f"{what} {path}".lstrip()
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_SMALL_BYTES + 1)
+            content = stream.read(most + 1)
             size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise cannot_read(name, error) from None
-    if len(content) > MAX_SMALL_BYTES:
-        # A pipe or a device tells no size.
-        found = size if size > MAX_SMALL_BYTES else f"more than {MAX_SMALL_BYTES}"
-        raise ModeldError(
-            f"{name} has {found} bytes, expected at most {MAX_SMALL_BYTES}; name another file"
-        )
+    if len(content) > most:
+        found = size if size > most else f"more than {most}"  # a pipe or a device tells no size
+        raise ModeldError(f"{name} has {found} bytes, expected at most {most}; name another file")
     return content.decode()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compile.training.config import read_config
 from modeld import files
 from modeld.config import load_config
 from modeld.errors import ModeldError
@@ -111,7 +112,9 @@ def test_a_small_file_may_have_a_megabyte(tmp_path: Path) -> None:
     assert read_small(tmp_path / "file") == text
 
 
-@pytest.mark.parametrize("read", [load_config, read_budget, read_sidecar, load_public_key])
+@pytest.mark.parametrize(
+    "read", [load_config, read_budget, read_sidecar, load_public_key, read_config]
+)
 def test_a_large_file_is_no_small_one(read: Callable[[Path], object], tmp_path: Path) -> None:
     path = tmp_path / "huge"
     with path.open("wb") as stream:

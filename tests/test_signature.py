@@ -65,6 +65,12 @@ def test_malformed_signature_files_are_refused(toy: Path, tmp_path: Path, conten
     assert caught.value.reason == "bad-signature"
 
 
+def test_one_file_cannot_hold_both_keys(tmp_path: Path) -> None:
+    with pytest.raises(ModeldError, match=r"key is --private as well; give each key its own file"):
+        generate_key(tmp_path / "key", tmp_path / "x" / ".." / "key")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_keys_are_never_overwritten_and_bad_ones_named(toy: Path, tmp_path: Path) -> None:
     private, public = key(tmp_path, "a", "secret")
     with pytest.raises(ModeldError, match=r"a\.pem exists"):

@@ -13,6 +13,7 @@ from compile.training.driving.config import DrivingConfig
 from compile.training.records import from_document
 from compile.training.schedule import Schedule
 from modeld.errors import ModeldError
+from modeld.files import read_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,7 @@ def read_config(path: Path) -> DigitsConfig | DrivingConfig:
     `task` says what is trained; without it, digits.
     """
     try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise ModeldError(f"{path} cannot be read ({error.strerror})") from None
+        document = tomllib.loads(read_small(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ModeldError(f"{path} is not TOML ({error})") from None
     task = document.pop("task", "digits")

@@ -1,5 +1,6 @@
 """Files that no build can begin with, whatever command reads them: one line, exit status 1."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,17 @@ def external(**entries: str) -> onnx.TensorProto:
     for key, value in entries.items():
         weights.external_data.add(key=key, value=value)
     return weights
+
+
+@pytest.mark.parametrize("command", [["coverage"], ["build", "--out", "a"]])
+def test_what_may_never_end_is_not_read(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe")):
+        assert main([*command, path]) == 1
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"modeld-compile: error: {path} is no regular file; name another file"
 
 
 def renamed(path: Path, old: bytes, new: bytes) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compile.cli import main
 from compile.kernels import conv
 from compile.kernels.conv import Convolution, Tile
 from compile.kernels.launch import Kernel
@@ -136,6 +137,21 @@ def test_a_bad_file_is_refused_with_its_name(content: str, tmp_path: Path) -> No
     path.write_text(content)
     with pytest.raises(ModeldError, match=r"tiles\.json is not a tuning file of version 1"):
         load_tuning(path)
+
+
+def test_a_file_that_never_ends_is_refused() -> None:
+    with pytest.raises(ModeldError, match="/dev/zero has more than 16777216 bytes, expected"):
+        load_tuning(Path("/dev/zero"))
+
+
+def test_where_tiles_cannot_be_written_is_found_out_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiles = tmp_path / "absent" / "tiles.json"
+    command = ["build", "absent.onnx", "--out", "a", "--tuning", str(tiles), "--tune", "1"]
+    assert main(command) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"modeld-compile: error: {tiles} cannot be written (No such file")
 
 
 JSON = st.recursive(

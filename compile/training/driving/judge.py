@@ -59,17 +59,12 @@ def run(request: Request) -> int:
     if request.drives < 1:
         raise ModeldError(f"{request.drives} drives measure nothing; use 1 or more")
     weights, origin = _weights(request)
-    make_folder(request.out)
-    files = [request.out / name for name in REPORT]
-    if request.release is not None:
-        make_folder(request.release)
-        files += released_files(request.release, request.size)
-    claim_files(*files)
     if request.release is not None:
         if origin is None:
             raise ModeldError("only a run knows how its weights were made; name a run's directory")
         weights = rounded(weights)
     use_device(select_device(request.device))
+    _claim(request)
     metrics = evaluate(weights, request.size, request.drives, progress=_shown)
     save_report(metrics, request.out)
     if request.release is not None and origin is not None:
@@ -79,6 +74,15 @@ def run(request: Request) -> int:
         verdict = "ok" if row["met"] else "MISSED"
         sys.stdout.write(f"{name:42s} {row['value']:8.4f}  (goal {row['limit']})  {verdict}\n")
     return 0 if metrics.passed() else 1
+
+
+def _claim(request: Request) -> None:
+    make_folder(request.out)
+    files = [request.out / name for name in REPORT]
+    if request.release is not None:
+        make_folder(request.release)
+        files += released_files(request.release, request.size)
+    claim_files(*files)
 
 
 def _shown(batches: range) -> Iterable[int]:
