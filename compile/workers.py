@@ -23,8 +23,16 @@ class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
 
     @staticmethod
     def _Popen(process: BaseProcess) -> object:
-        with _signals_blocked():
-            return worker._WorkerProcess._Popen(process)
+        started = None
+        try:
+            with _signals_blocked():
+                started = worker._WorkerProcess._Popen(process)
+        except KeyboardInterrupt:  # it waited until now, when no pool knows the process yet
+            if started is not None:
+                started.kill()
+                started.wait()
+            raise
+        return started
 
     def run(self) -> None:
         """Work, until the parent says so or is gone, also by SIGKILL."""

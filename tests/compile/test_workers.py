@@ -40,7 +40,23 @@ def in_an_executor():
     time.sleep(60)
     return 0
 
-sys.exit(run_guarded("demo", {"pool": in_tinygrads_pool, "executor": in_an_executor}[sys.argv[1]]))
+def while_one_starts():
+    import os, signal
+    from tinygrad.engine import worker
+
+    def start_and_stop(process):
+        started = start(process)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started
+
+    start = worker._WorkerProcess._Popen
+    worker._WorkerProcess._Popen = staticmethod(start_and_stop)
+    print("working", flush=True)
+    worker.get_worker_pool()
+    return 0
+
+actions = {"pool": in_tinygrads_pool, "executor": in_an_executor, "starting": while_one_starts}
+sys.exit(run_guarded("demo", actions[sys.argv[1]]))
 """
 
 
@@ -77,6 +93,13 @@ def test_a_signal_to_all_processes_ends_all(number: signal.Signals, kind: str) -
         os.killpg(process.pid, number)
         _, told = process.communicate(timeout=20)
     assert (process.returncode, told) == (128 + number, f"demo: stopped by {number.name}\n")
+    wait_for_the_last_of(process.pid)
+
+
+def test_a_signal_while_a_worker_starts_leaves_none() -> None:
+    with begun("starting") as process:
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (128 + signal.SIGTERM, "demo: stopped by SIGTERM\n")
     wait_for_the_last_of(process.pid)
 
 
