@@ -134,7 +134,7 @@ INLINE void store_rows(const float16 from[ROWS][BLOCKS], __global float *to, con
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(PARAMETERS) {
-  const int direction = get_global_id(1), row = get_global_id(2) * ROWS;
+  const int row = get_global_id(0) * ROWS, direction = get_global_id(1);
   const int at = (direction * BATCH + row) * HIDDEN;
   weights += direction * BLOCKS * HIDDEN * GATES * 16;
   in += (row * DIRECTIONS + direction) * BLOCKS * GATES * 16;
@@ -146,7 +146,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void NAME(PARAMETERS) {
 #if WHOLE
   const int first = 0, last = BLOCKS;
 #else
-  const int first = get_global_id(0), last = first + 1;
+  const int first = get_global_id(2), last = first + 1;
 #endif
 #if ALL_STEPS
   const int from = 0, to = STEPS;

@@ -124,6 +124,7 @@ def render(recurrence: Recurrence) -> Kernel:
     }
     source = epilogue.helpers((), ("exponential",)) + defines(values)
     source += template("vectors", "lanes", "recurrent")
-    size = (1 if r.whole else blocks, len(r.reverse), r.batch // r.rows)
+    # Sequences first: those that read the same weights follow each other.
+    size = (r.batch // r.rows, len(r.reverse), 1 if r.whole else blocks)
     macs = len(r.reverse) * r.batch * r.gates * r.hidden**2 * (r.steps if r.all_steps else 1)
     return make_kernel(f"{r.kind.lower()}_{r.steps}_{r.hidden}", source, size, macs=macs)
