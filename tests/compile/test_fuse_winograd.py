@@ -10,19 +10,14 @@ import onnx
 import pytest
 from fused_models import Node, make_model, run_ort, run_ours
 
-from compile.device import use_device
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
-from modeld.opencl import select_device
+
+pytestmark = pytest.mark.usefixtures("device")
 
 RNG = np.random.default_rng(0)
 # Sums of values around 1, of which every other convolution may err by 1e-4.
 TOLERANCE = 1e-4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> None:
-    use_device(select_device())
 
 
 def weights(outputs: int, inputs: int, size: int = 3) -> np.ndarray:
