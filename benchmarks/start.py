@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from modeld.errors import ModeldError
+
 # Milliseconds since the process was started, after each step.
 STEPS = ("python", "imports", "open", "executor", "first output", "self-test")
 # Where drivers keep compiled kernels of their own.
@@ -86,6 +88,10 @@ def main() -> int:
     if args.child is not None:
         child(args.artifact, args.cache, args.child)
         return 0
+
+    from modeld import open_artifact
+
+    open_artifact(args.artifact)  # what is wrong with it is told here, not by a process per start
     within = True
     print(f"{'ms':8}" + "".join(f"{step:>14}" for step in STEPS))
     for kind, starts in measure(args.artifact, args.repeats).items():
@@ -96,4 +102,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ModeldError as error:
+        sys.exit(f"benchmarks.start: error: {error}")
