@@ -67,6 +67,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     pictures = ["overlay.png", "latency.png", *(["overlay.mp4"] if args.movie else [])]
     claim_files(*(args.out / name for name in pictures))
     artifact = args.artifact or _build(args.out, console)
+    open_artifact(artifact)  # before a road is painted for it
     clip = args.clip or _paint(args.out, console)
     answers: dict[int, Any] = {}
     measurement = _run(args, artifact, clip, answers, console)

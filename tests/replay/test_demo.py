@@ -35,8 +35,16 @@ def test_a_clip_ends_in_a_table_and_pictures(
     assert (out / "overlay.mp4").stat().st_size > 0
 
 
-def test_what_goes_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["absent.mp4", "--artifact", str(tmp_path / "none"), "--out", str(tmp_path)]) == 1
+@pytest.mark.parametrize("clip_given", [["absent.mp4"], []])
+def test_what_goes_wrong_is_one_line(
+    clip_given: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("modeld.replay.demo.paint_road_clip", lambda *_: pytest.fail("painted"))
+    flags = ["--artifact", str(tmp_path / "none"), "--out", str(tmp_path)]
+    assert main([*clip_given, *flags]) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("demo: error: ")
     assert "none" in line
