@@ -1,6 +1,7 @@
 """Small models, with our kernels in them or not, on the device and in onnxruntime."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ from onnx import helper, numpy_helper
 from tinygrad import Tensor
 
 from compile.capture import device_tensor, materialize
+from compile.fuse import DOMAIN
 from compile.kernels import kernel_ops
+from compile.kernels.joint import Joint
+from compile.kernels.spec import decode
 from compile.ops import build_op_table
 from compile.ops.registry import make_table
 from compile.runner import GraphRunner
@@ -53,6 +57,21 @@ def make_model(
     opsets = [helper.make_opsetid("", opset)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return onnx.shape_inference.infer_shapes(model)
+
+
+def own_specs(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """(operator, description) of every kernel of ours, whether it shares a launch or not."""
+    for node in model.graph.node:
+        spec = next((a.s.decode() for a in node.attribute if a.name == "spec"), "")
+        if node.domain == DOMAIN and node.op_type == "Joint":
+            yield from ((member.operator, member.spec) for member in decode(Joint, spec).members)
+        elif node.domain == DOMAIN:
+            yield node.op_type, spec
+
+
+def own_kernels(model: onnx.ModelProto) -> Counter[str]:
+    """How many kernels of ours there are, by operator."""
+    return Counter(operator for operator, _ in own_specs(model))
 
 
 def run_ort(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[Array]:

@@ -1,7 +1,8 @@
 """Kernels that do not depend on each other share a launch: the heads of a network, the gates of a
 recurrent cell, the queues that a turn moves on."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import onnx
 
@@ -10,10 +11,14 @@ from compile.fuse.items import DOMAIN
 from compile.graph import node_label, node_reads
 from compile.kernels.copy import Copies, Joined, Piece
 from compile.kernels.gemv import Products
+from compile.kernels.joint import JOINABLE, Joint, Member
 from compile.kernels.spec import decode, encode
 
 # Kernel arguments beyond this many break some OpenCL devices.
 _MAX_ARGUMENTS = 60
+
+# The operator of kernels of any kind that share a launch.
+_JOINT = "Joint"
 
 Nodes = Sequence[onnx.NodeProto]
 
@@ -25,25 +30,47 @@ def share_launches(graph: Graph) -> None:
     for node in graph.in_order():
         depth = 1 + max((depths.get(name, 0) for name in node_reads(node)), default=0)
         depths |= dict.fromkeys(node.output, depth)
-        if node.domain == DOMAIN and node.op_type in _JOINS:
-            levels.setdefault((node.op_type, depth), []).append(node)
+        if node.domain == DOMAIN:
+            operator = _JOINT if node.op_type in JOINABLE else node.op_type
+            levels.setdefault((operator, depth), []).append(node)
+    stay = _elsewhere(nodes for (operator, _), nodes in levels.items() if operator == _JOINT)
     for (operator, _), nodes in levels.items():
-        for group in _groups(graph, nodes):
-            if len(group) > 1:
-                graph.replace(group, [_joined(graph, operator, group)])
+        if operator not in _JOINS:
+            continue
+        for alike in _alike(nodes, stay):
+            for group in _groups(alike):
+                if len(group) > 1:
+                    graph.replace(group, [_joined(graph, operator, group)])
 
 
-def _spec(graph: Graph, node: onnx.NodeProto) -> Products | Copies:
-    text = graph.attribute(node, "spec")
-    return decode(Products, text) if node.op_type == "Dense" else decode(Copies, text)
+def _kernel(node: onnx.NodeProto) -> bytes:
+    """The node's attributes: equal ones are one kernel."""
+    texts: list[bytes] = [attribute.SerializeToString() for attribute in node.attribute]
+    return b"".join([node.op_type.encode(), *texts])
 
 
-def _groups(graph: Graph, nodes: Nodes) -> Iterator[list[onnx.NodeProto]]:
+def _elsewhere(levels: Iterable[Nodes]) -> set[bytes]:
+    """The kernels that stand in more than one level."""
+    found = Counter(kernel for nodes in levels for kernel in {_kernel(node) for node in nodes})
+    return {kernel for kernel, count in found.items() if count > 1}
+
+
+def _alike(nodes: Nodes, stay: Set[bytes]) -> Iterator[list[onnx.NodeProto]]:
+    """The nodes whose kernels may be in one launch: any, but those in `stay` with their equals
+    only, or each launch would compile them anew."""
+    sets: dict[bytes, list[onnx.NodeProto]] = {}
+    for node in nodes:
+        kernel = _kernel(node)
+        sets.setdefault(kernel if kernel in stay else b"", []).append(node)
+    yield from sets.values()
+
+
+def _groups(nodes: Nodes) -> Iterator[list[onnx.NodeProto]]:
     """The nodes in runs whose kernels take few enough arguments."""
     group: list[onnx.NodeProto] = []
     count = 0
     for node in nodes:
-        more = _spec(graph, node).argument_count
+        more = len(node.input) + len(node.output)
         if group and count + more > _MAX_ARGUMENTS:
             yield group
             group, count = [], 0
@@ -84,4 +111,19 @@ def _join_copies(graph: Graph, nodes: Nodes) -> tuple[list[str], Copies]:
     return inputs, Copies(len(inputs), tuple(items))
 
 
-_JOINS = {"Dense": _join_products, "Copy": _join_copies}
+def _join_kernels(graph: Graph, nodes: Nodes) -> tuple[list[str], Joint]:
+    inputs = list(dict.fromkeys(name for node in nodes for name in node.input))
+    members = [
+        Member(
+            node.op_type,
+            graph.attribute(node, "spec"),
+            tuple(graph.attribute(node, "tile", ())),
+            tuple(graph.attribute(node, "shape", ())),
+            tuple(inputs.index(name) for name in node.input),
+        )
+        for node in nodes
+    ]
+    return inputs, Joint(tuple(members))
+
+
+_JOINS = {"Dense": _join_products, "Copy": _join_copies, _JOINT: _join_kernels}

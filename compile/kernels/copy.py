@@ -34,11 +34,6 @@ class Copies:
     inputs: int
     items: tuple[Joined, ...]
 
-    @property
-    def argument_count(self) -> int:
-        """Parameters of the kernel."""
-        return self.inputs + len(self.items)
-
 
 def render(copies: Copies, sizes: Sequence[int]) -> Kernel:
     """The kernel; parameters are the outputs, then the inputs. `sizes` are the bytes of an element

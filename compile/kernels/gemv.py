@@ -36,11 +36,6 @@ class Product:
         """Work-items."""
         return blocks_of(self.outputs) // self.blocks
 
-    @property
-    def argument_count(self) -> int:
-        """Kernel arguments: output, input, weights and operands."""
-        return 3 + sum(epilogue.operand_counts(self.steps))
-
 
 @dataclass(frozen=True)
 class Products:
@@ -48,11 +43,6 @@ class Products:
 
     items: tuple[Product, ...]
     shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def argument_count(self) -> int:
-        """Parameters of the kernel."""
-        return sum(product.argument_count for product in self.items)
 
 
 def pack_matrix(matrix: Array) -> Array:

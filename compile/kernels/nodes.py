@@ -1,6 +1,6 @@
 """The operators of the private domain: each puts one of our kernels into the tinygrad graph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from compile.kernels import (
     expand,
     gemv,
     group_conv,
+    joint,
     mix,
     planar,
     pool,
@@ -25,7 +26,7 @@ from compile.kernels import (
     stack,
     winograd,
 )
-from compile.kernels.launch import launch
+from compile.kernels.launch import Kernel, launch
 from compile.kernels.layout import BLOCKED, NCHW
 from compile.kernels.spec import decode
 from compile.ops.indexing import stack as stacked
@@ -33,34 +34,119 @@ from compile.ops.registry import Context, Op
 
 DOMAIN = "ai.modeld"
 
+Size = Sequence[int]
+Made = tuple[Kernel, tuple[int, ...]]
 
-def _convolution(
-    *inputs: Tensor, spec: str, tile: Sequence[int], shape: Sequence[int] = (), context: Context
-) -> Tensor:
+
+def _convolution(spec: str, tile: Size, shape: Size) -> Made:
     described = decode(conv.Convolution, spec)
     kernel = conv.render(described, conv.Tile(*tile))
-    out = tuple(shape) or described.out_map.stored(described.out_layout)
-    return launch(kernel, [out], inputs, context.label)[0]
+    return kernel, tuple(shape) or described.out_map.stored(described.out_layout)
 
 
-def _group_convolution(
-    *inputs: Tensor, spec: str, shape: Sequence[int] = (), context: Context
-) -> Tensor:
+def _group_convolution(spec: str, tile: Size, shape: Size) -> Made:
     described = decode(conv.Convolution, spec)
     out = tuple(shape) or described.out_map.stored(described.out_layout)
-    return launch(group_conv.render(described), [out], inputs, context.label)[0]
+    return group_conv.render(described), out
 
 
-def _depthwise(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+def _depthwise(spec: str, tile: Size, shape: Size) -> Made:
     described = decode(conv.Convolution, spec)
     kernel = depthwise.render(described, conv.Tile(*tile))
-    return launch(kernel, [described.out_map.stored(BLOCKED)], inputs, context.label)[0]
+    return kernel, described.out_map.stored(BLOCKED)
 
 
-def _expansion(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
+def _expansion(spec: str, tile: Size, shape: Size) -> Made:
     described = decode(expand.Expansion, spec)
-    out = described.depthwise.out_map.stored(BLOCKED)
-    return launch(expand.render(described, *tile), [out], inputs, context.label)[0]
+    return expand.render(described, *tile), described.depthwise.out_map.stored(BLOCKED)
+
+
+def _separable(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(separable.Separable, spec)
+    return separable.render(described, *tile), described.pointwise.out_map.stored(BLOCKED)
+
+
+def _planar(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(planar.Planar, spec)
+    return planar.render(described, *tile), described.conv.out_map.stored(NCHW)
+
+
+def _elementwise(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(elementwise.Elementwise, spec)
+    return elementwise.render(described), described.shape
+
+
+def _pool(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(pool.Pooling, spec)
+    return pool.render(described), described.out_map.stored(BLOCKED)
+
+
+def _interpolate(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(resize.Resize, spec)
+    return resize.render(described), described.out_map.stored(described.out_layout)
+
+
+def _mix(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(mix.Mix, spec)
+    return mix.render(described), described.out_map.stored(BLOCKED)
+
+
+def _stack(spec: str, tile: Size, shape: Size) -> Made:
+    return stack.render(decode(stack.Stack, spec)), tuple(shape)
+
+
+def _rows(spec: str, tile: Size, shape: Size) -> Made:
+    return rows.render(decode(rows.Rows, spec)), tuple(shape)
+
+
+def _attention(spec: str, tile: Size, shape: Size) -> Made:
+    return attention.render(decode(attention.Attention, spec)), tuple(shape)
+
+
+def _winograd(spec: str, tile: Size, shape: Size) -> Made:
+    described = decode(winograd.Winograd, spec)
+    kernel = winograd.render(described, conv.Tile(*tile))
+    return kernel, described.conv.out_map.stored(BLOCKED)
+
+
+# Kernels that write one tensor of float32: (description, tile, shape) to the kernel and what it
+# writes. Tile and shape are empty where the kernel has none, or its description says it.
+_KERNELS: dict[str, Callable[[str, Size, Size], Made]] = {
+    "Convolution": _convolution,
+    "Depthwise": _depthwise,
+    "DotProductAttention": _attention,
+    "Elementwise": _elementwise,
+    "Expansion": _expansion,
+    "GroupConvolution": _group_convolution,
+    "Interpolate": _interpolate,
+    "Mix": _mix,
+    "Planar": _planar,
+    "Pool": _pool,
+    "Rows": _rows,
+    "Separable": _separable,
+    "Stack": _stack,
+    "Winograd": _winograd,
+}
+
+
+def _operator(name: str) -> Op:
+    make = _KERNELS[name]
+
+    def run(
+        *inputs: Tensor, spec: str, tile: Size = (), shape: Size = (), context: Context
+    ) -> Tensor:
+        kernel, out = make(spec, tile, shape)
+        return launch(kernel, [out], inputs, context.label)[0]
+
+    return Op(name, run, domain=DOMAIN, context=True)
+
+
+def _joint(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
+    members = decode(joint.Joint, spec).members
+    made = [_KERNELS[m.operator](m.spec, m.tile, m.shape) for m in members]
+    types = [tensor.dtype.name for tensor in inputs]
+    kernel = joint.render([kernel for kernel, _ in made], [m.inputs for m in members], types)
+    return launch(kernel, [out for _, out in made], inputs, context.label)
 
 
 def _copy(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
@@ -70,44 +156,9 @@ def _copy(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
     return launch(kernel, [item.shape for item in described.items], inputs, context.label, types)
 
 
-def _separable(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
-    described = decode(separable.Separable, spec)
-    out = described.pointwise.out_map.stored(BLOCKED)
-    return launch(separable.render(described, *tile), [out], inputs, context.label)[0]
-
-
-def _planar(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
-    described = decode(planar.Planar, spec)
-    out = described.conv.out_map.stored(NCHW)
-    return launch(planar.render(described, *tile), [out], inputs, context.label)[0]
-
-
 def _dense(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
     described = decode(gemv.Products, spec)
     return launch(gemv.render(described.items), described.shapes, inputs, context.label)
-
-
-def _elementwise(*inputs: Tensor, spec: str, context: Context) -> Tensor:
-    described = decode(elementwise.Elementwise, spec)
-    return launch(elementwise.render(described), [described.shape], inputs, context.label)[0]
-
-
-def _step(x: Tensor, step: str, context: Context) -> Tensor:
-    shape = tuple(int(size) for size in x.shape)
-    kernel = elementwise.render(elementwise.Elementwise(shape, NCHW, (step,)))
-    return launch(kernel, [shape], [x], context.label)[0]
-
-
-def _pool(*inputs: Tensor, spec: str, context: Context) -> Tensor:
-    described = decode(pool.Pooling, spec)
-    out = described.out_map.stored(BLOCKED)
-    return launch(pool.render(described), [out], inputs, context.label)[0]
-
-
-def _interpolate(*inputs: Tensor, spec: str, context: Context) -> Tensor:
-    described = decode(resize.Resize, spec)
-    out = described.out_map.stored(described.out_layout)
-    return launch(resize.render(described), [out], inputs, context.label)[0]
 
 
 def _recurrent(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ...]:
@@ -132,31 +183,10 @@ def _recurrent(*inputs: Tensor, spec: str, context: Context) -> tuple[Tensor, ..
     return ys[0], *state
 
 
-def _mix(*inputs: Tensor, spec: str, context: Context) -> Tensor:
-    described = decode(mix.Mix, spec)
-    out = described.out_map.stored(BLOCKED)
-    return launch(mix.render(described), [out], inputs, context.label)[0]
-
-
-def _stack(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
-    kernel = stack.render(decode(stack.Stack, spec))
-    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
-
-
-def _rows(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
-    kernel = rows.render(decode(rows.Rows, spec))
-    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
-
-
-def _attention(*inputs: Tensor, spec: str, shape: Sequence[int], context: Context) -> Tensor:
-    kernel = attention.render(decode(attention.Attention, spec))
-    return launch(kernel, [tuple(shape)], inputs, context.label)[0]
-
-
-def _winograd(*inputs: Tensor, spec: str, tile: Sequence[int], context: Context) -> Tensor:
-    described = decode(winograd.Winograd, spec)
-    out = described.conv.out_map.stored(BLOCKED)
-    return launch(winograd.render(described, conv.Tile(*tile)), [out], inputs, context.label)[0]
+def _step(x: Tensor, step: str, context: Context) -> Tensor:
+    shape = tuple(int(size) for size in x.shape)
+    kernel = elementwise.render(elementwise.Elementwise(shape, NCHW, (step,)))
+    return launch(kernel, [shape], [x], context.label)[0]
 
 
 def _from_blocked(x: Tensor, channels: int) -> Tensor:
@@ -166,23 +196,11 @@ def _from_blocked(x: Tensor, channels: int) -> Tensor:
 
 
 OPS = (
-    Op("Convolution", _convolution, domain=DOMAIN, context=True),
-    Op("GroupConvolution", _group_convolution, domain=DOMAIN, context=True),
-    Op("Depthwise", _depthwise, domain=DOMAIN, context=True),
-    Op("Expansion", _expansion, domain=DOMAIN, context=True),
+    *(_operator(name) for name in _KERNELS),
     Op("Copy", _copy, domain=DOMAIN, context=True),
     Op("Dense", _dense, domain=DOMAIN, context=True),
-    Op("DotProductAttention", _attention, domain=DOMAIN, context=True),
-    Op("Elementwise", _elementwise, domain=DOMAIN, context=True),
-    Op("Interpolate", _interpolate, domain=DOMAIN, context=True),
-    Op("Step", _step, domain=DOMAIN, context=True),
-    Op("Planar", _planar, domain=DOMAIN, context=True),
-    Op("Pool", _pool, domain=DOMAIN, context=True),
-    Op("Mix", _mix, domain=DOMAIN, context=True),
-    Op("Recurrent", _recurrent, domain=DOMAIN, context=True),
-    Op("Rows", _rows, domain=DOMAIN, context=True),
-    Op("Separable", _separable, domain=DOMAIN, context=True),
-    Op("Stack", _stack, domain=DOMAIN, context=True),
-    Op("Winograd", _winograd, domain=DOMAIN, context=True),
     Op("FromBlocked", _from_blocked, domain=DOMAIN),
+    Op("Joint", _joint, domain=DOMAIN, context=True),
+    Op("Recurrent", _recurrent, domain=DOMAIN, context=True),
+    Op("Step", _step, domain=DOMAIN, context=True),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from fused_models import make_model, run_ort, run_ours
+from fused_models import make_model, own_kernels, run_ort, run_ours
 
 from compile.fuse import DOMAIN, fuse
 from compile.tune import Tiles, Tuning
@@ -285,7 +285,7 @@ def test_pattern(name: str) -> None:
     inputs = {n: RNG.standard_normal(s, np.float32) for n, s in case.inputs.items()}
     fused = fuse(model, Tiles(Tuning()))
     assert model.SerializeToString() == before
-    private = Counter(node.op_type for node in fused.graph.node if node.domain == DOMAIN)
+    private = own_kernels(fused)
     assert private == Counter(case.expected)
     assert {node.op_type for node in fused.graph.node if node.domain != DOMAIN} == case.rest
     expected = run_ort(model, inputs)
@@ -312,7 +312,7 @@ def test_pattern_for_work_groups(name: str) -> None:
     model = case.model()
     inputs = {n: RNG.standard_normal(s, np.float32) for n, s in case.inputs.items()}
     fused = fuse(model, Tiles(Tuning()), device_class="gpu")
-    private = Counter(node.op_type for node in fused.graph.node if node.domain == DOMAIN)
+    private = own_kernels(fused)
     assert private == Counter(ON_GROUPS[name])
     for g, e in zip(run_ours(fused, inputs), run_ort(model, inputs), strict=True):
         np.testing.assert_allclose(g, e, rtol=case.tolerance, atol=case.tolerance)
@@ -351,7 +351,7 @@ UNFUSED: dict[str, Case] = {
 def test_what_does_not_fit_stays(name: str) -> None:
     case = UNFUSED[name]
     fused = fuse(case.model(), Tiles(Tuning()))
-    private = Counter(n.op_type for n in fused.graph.node if n.domain == DOMAIN)
+    private = own_kernels(fused)
     private.pop("Elementwise", None)
     private.pop("FromBlocked", None)
     assert private == Counter(case.expected)

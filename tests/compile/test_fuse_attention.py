@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from fused_models import Node, make_model, run_ort, run_ours
+from fused_models import Node, make_model, own_kernels, run_ort, run_ours
 
-from compile.fuse import DOMAIN, fuse
+from compile.fuse import fuse
 from compile.tune import Tiles, Tuning
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -47,7 +47,7 @@ class Case:
     def fused(self) -> onnx.ModelProto:
         """The model with our kernels in it; which they are is checked."""
         fused = fuse(self.model(), Tiles(Tuning()))
-        private = Counter(node.op_type for node in fused.graph.node if node.domain == DOMAIN)
+        private = own_kernels(fused)
         assert private == Counter(self.kernels)
         return fused
 

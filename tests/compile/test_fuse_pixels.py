@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from fused_models import Node, make_model, run_ort, run_ours
+from fused_models import Node, make_model, own_specs, run_ort, run_ours
 from onnx import TensorProto
 
 from compile.fuse import DOMAIN, fuse
@@ -139,13 +139,8 @@ CASES: dict[str, Case] = {
 
 def convolutions(model: onnx.ModelProto) -> list[Convolution]:
     """What the kernels for convolutions in a fused graph do."""
-    return [
-        decode(Convolution, attribute.s.decode())
-        for node in model.graph.node
-        if node.domain == DOMAIN and node.op_type.endswith("Convolution")
-        for attribute in node.attribute
-        if attribute.name == "spec"
-    ]
+    specs = own_specs(model)
+    return [decode(Convolution, spec) for name, spec in specs if name.endswith("Convolution")]
 
 
 @pytest.mark.parametrize("name", CASES)
