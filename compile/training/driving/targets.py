@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 # speed is the hardest to see, and path, lead and action all depend on it.
 NUMBERS = {
     "lane_lines": 2.0, "road_edges": 0.4, "pose": 4.0, "wide_from_device_euler": 0.05,
-    "road_transform": 0.2, "plan": 1.5, "lead": 2.0, "action": 2.0,
+    "road_transform": 0.2, "plan": 1.5, "lead": 4.0, "action": 2.0,
 }  # fmt: skip
 # How the pose's weight is shared out: five sixths to the speed along the road.
 _POSE_SHARES = np.array([5, 0.2, 0.2, 0.2, 0.2, 0.2], np.float32)
