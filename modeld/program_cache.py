@@ -108,6 +108,9 @@ def _read_entry(path: Path) -> bytes | None:
 
 
 def _write_entry(path: Path, entry: bytes) -> None:
+    # The folder is ours alone, and what is no file there is in the way.
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.unlink()
     with open_atomic(path) as stream:
         # The lock says that the writer lives; see `_remove_leftovers`.
         fcntl.flock(stream, fcntl.LOCK_EX)
