@@ -2,14 +2,16 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess
-from threading import Thread
 
 from tinygrad.engine import worker
+
+_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
@@ -23,20 +25,20 @@ class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
 
     @staticmethod
     def _Popen(process: BaseProcess) -> object:
-        started = None
+        with _signals_kept() as kept, _signals_blocked():
+            started = worker._WorkerProcess._Popen(process)
         try:
-            with _signals_blocked():
-                started = worker._WorkerProcess._Popen(process)
-        except KeyboardInterrupt:  # it waited until now, when no pool knows the process yet
-            if started is not None:
-                started.kill()
-                started.wait()
+            for number in kept:
+                signal.raise_signal(number)
+        except BaseException:  # no pool knows the process yet
+            started.kill()
+            started.wait()
             raise
         return started
 
     def run(self) -> None:
         """Work, until the parent says so or is gone, also by SIGKILL."""
-        Thread(target=_end_after, args=(parent_process(),), daemon=True).start()
+        threading.Thread(target=_end_after, args=(parent_process(),), daemon=True).start()
         super().run()
 
 
@@ -58,12 +60,25 @@ worker._WorkerContext = WorkerContext
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     """What is started meanwhile keeps them blocked."""
-    ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[list[int]]:
+    """Signals that come meanwhile, to whichever thread, end nothing here: they are in the list."""
+    kept: list[int] = []
+    # Python runs handlers in the main thread only.
+    mine = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, lambda number, _: kept.append(number)) for n in _OURS if mine}
+    try:
+        yield kept
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_after(parent: BaseProcess) -> None:
