@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 
 from tinygrad.engine import worker
 
-_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from modeld.signals import ENDING_SIGNALS, keeping_signals
 
 
 class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class WorkerProcess(worker._WorkerProcess):  # type: ignore[misc]
 
     @staticmethod
     def _Popen(process: BaseProcess) -> object:
-        with _signals_kept() as kept, _signals_blocked():
+        with keeping_signals() as kept, _signals_blocked():
             started = worker._WorkerProcess._Popen(process)
         try:
             for number in kept:
@@ -60,25 +60,11 @@ worker._WorkerContext = WorkerContext
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     """What is started meanwhile keeps them blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _signals_kept() -> Iterator[list[int]]:
-    """Signals that come meanwhile, to whichever thread, end nothing here: they are in the list."""
-    kept: list[int] = []
-    # Python runs handlers in the main thread only.
-    mine = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, lambda number, _: kept.append(number)) for n in _OURS if mine}
-    try:
-        yield kept
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_after(parent: BaseProcess) -> None:

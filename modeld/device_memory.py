@@ -126,7 +126,7 @@ class DeviceMemory:
                 self._waiting[buffer, start] = self._staged[buffer][start:stop]
 
     def _stage_large(self, name: str, array: Array) -> None:
-        if name in self._borrowable.values() and _address(array) % _LOAD_BYTES == 0:
+        if name in self._borrowable.values() and array.ctypes.data % _LOAD_BYTES == 0:
             flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
             with opencl_errors(f"reading {name} in place"):
                 self._borrowed[name] = cl.Buffer(self._context, flags, hostbuf=array)
@@ -241,11 +241,6 @@ class DeviceMemory:
             for offset, piece in stream_weights(artifact):
                 # Blocking, since `piece` is the only copy and is dropped on return.
                 cl.enqueue_copy(self._queue, self._buffers["weights"], piece, dst_offset=offset)
-
-
-def _address(array: Array) -> int:
-    # A tenth of what `array.ctypes` costs, which counts in every turn.
-    return int(array.__array_interface__["data"][0])
 
 
 def _overlap(one: Argument, other: Argument) -> bool:

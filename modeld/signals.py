@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A process that a signal ended has this and the signal's number as its exit status.
 _EXIT_BASE = 128
 _AGAIN_S = 0.01
@@ -70,6 +70,14 @@ def finishing_on_signals() -> Iterator[Stop]:
         yield stop
 
 
+@contextmanager
+def keeping_signals() -> Iterator[list[int]]:
+    """Within the block signals end nothing, whichever thread they come to; they are in the list."""
+    kept: list[int] = []
+    with _handled(lambda number, _: kept.append(number)):
+        yield kept
+
+
 def tell_stopped(stop: Stop, where: str) -> int:
     """The exit status of work that `stop` may have cut short; `where` says on stderr how far."""
     if not stop.is_set():
@@ -85,7 +93,7 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
         yield  # no place to handle signals, and none where they arrive
         return
     # What the caller ignores stays ignored: that is how nohup works.
-    numbers = [n for n in _NUMBERS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    numbers = [n for n in ENDING_SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

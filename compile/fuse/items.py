@@ -8,6 +8,7 @@ import onnx
 from compile.fuse.graph import Graph
 from compile.fuse.steps import Chain
 from compile.graph import node_label
+from compile.kernels.conv import Convolution
 from compile.kernels.layout import BLOCKED, NCHW, Array, MapShape
 
 DOMAIN = "ai.modeld"
@@ -41,6 +42,15 @@ class Item:
         """Whether it reads the value, and may read it blocked."""
         on_maps = self.is_map if self.reads_maps is None else self.reads_maps
         return on_maps and name in (*self.maps, *self.chain.tensors) and name not in self.plain
+
+    def convolution(self, operator: str, into: str, out: str) -> Convolution | None:
+        """What its kernel computes of its one map, between these layouts; None when it has more
+        maps, or is another operator."""
+        if len(self.maps) != 1:
+            return None
+        built, details = self.build([into], out)
+        spec = details["spec"]
+        return spec if built == operator and isinstance(spec, Convolution) else None
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:

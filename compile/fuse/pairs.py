@@ -64,28 +64,19 @@ def _joined(
 
 
 def _expansion(first: Item, last: Item, layout: str) -> Expansion | None:
-    pointwise = _spec(first, "Convolution", layout)
-    depthwise = _spec(last, "Depthwise", BLOCKED)
+    pointwise = first.convolution("Convolution", layout, BLOCKED)
+    depthwise = last.convolution("Depthwise", BLOCKED, BLOCKED)
     if pointwise is None or depthwise is None or not _is_plain_pointwise(pointwise):
         return None
     return Expansion(pointwise, _after(first, depthwise))
 
 
 def _separable(first: Item, last: Item, layout: str) -> Separable | None:
-    depthwise = _spec(first, "Depthwise", layout)
-    pointwise = _spec(last, "Convolution", BLOCKED)
+    depthwise = first.convolution("Depthwise", layout, BLOCKED)
+    pointwise = last.convolution("Convolution", BLOCKED, BLOCKED)
     if depthwise is None or pointwise is None or not _is_plain_pointwise(pointwise):
         return None
     return Separable(depthwise, _after(first, pointwise))
-
-
-def _spec(item: Item, kind: str, layout: str) -> Convolution | None:
-    """What the item's kernel computes from a map in `layout`, if it is of that kind."""
-    if len(item.maps) != 1:
-        return None
-    operator, details = item.build([layout], BLOCKED)
-    spec = details["spec"]
-    return spec if operator == kind and isinstance(spec, Convolution) else None
 
 
 def _is_plain_pointwise(conv: Convolution) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compile.fuse.items import Item
-from compile.kernels.conv import Convolution
 from compile.kernels.layout import NCHW
 from compile.kernels.planar import Planar
 
@@ -25,13 +24,10 @@ def keep_planes(items: Sequence[Item]) -> list[Item]:
 
 def _planar(item: Item) -> Planar | None:
     """What the item's kernel would be; None when it is no convolution of which that is true."""
-    if len(item.maps) != 1 or item.needs_blocked or not item.is_map:
+    if item.needs_blocked or not item.is_map:
         return None
-    operator, details = item.build([NCHW], NCHW)
-    if operator != "Convolution" or not isinstance(details["spec"], Convolution):
-        return None
-    spec = Planar(details["spec"])
-    return spec if spec.fits else None
+    conv = item.convolution("Convolution", NCHW, NCHW)
+    return Planar(conv) if conv is not None and Planar(conv).fits else None
 
 
 def _read_as_planes(item: Item, items: Sequence[Item]) -> bool:

@@ -86,8 +86,4 @@ def _joined(graph: Graph, stems: list[Item], join: Item) -> Item | None:
 
 def _spec(stem: Item) -> Convolution | None:
     """What the item's kernel computes, if it is a convolution of one map in ONNX's layout."""
-    if len(stem.maps) != 1 or stem.needs_blocked:
-        return None
-    kind, details = stem.build([NCHW], BLOCKED)
-    spec = details["spec"]
-    return spec if kind == "Convolution" and isinstance(spec, Convolution) else None
+    return None if stem.needs_blocked else stem.convolution("Convolution", NCHW, BLOCKED)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from compile.fuse.items import Item
 from compile.kernels import winograd
-from compile.kernels.conv import Convolution
 from compile.kernels.layout import BLOCKED, unpack_conv_weights
 from compile.kernels.winograd import Winograd
 
@@ -25,13 +24,10 @@ def filter_squares(items: Sequence[Item]) -> list[Item]:
 
 def _winograd(item: Item) -> Winograd | None:
     """What the item's kernel would be; None when it is no convolution that gains by it."""
-    if len(item.maps) != 1 or not item.is_map or BLOCKED not in item.writes:
+    if not item.is_map or BLOCKED not in item.writes:
         return None
-    operator, details = item.build([BLOCKED], BLOCKED)
-    if operator != "Convolution" or not isinstance(details["spec"], Convolution):
-        return None
-    spec = Winograd(details["spec"])
-    return spec if spec.fits else None
+    conv = item.convolution("Convolution", BLOCKED, BLOCKED)
+    return Winograd(conv) if conv is not None and Winograd(conv).fits else None
 
 
 def _with(item: Item, spec: Winograd) -> Item:

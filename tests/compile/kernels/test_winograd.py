@@ -51,6 +51,18 @@ def bench() -> Bench:
     return bench
 
 
+def convolved(
+    bench: Bench, spec: Winograd, tile: Tile, x: np.ndarray, *operands: np.ndarray
+) -> np.ndarray:
+    """What the kernel makes of x, weights, bias and residual in ONNX's layouts."""
+    weights, bias, residual = operands
+    packed = [winograd.pack_weights(weights), pad_channels(bias), store(residual, BLOCKED)]
+    out = spec.conv.out_map
+    kernel = winograd.render(spec, tile)
+    (stored,) = bench.run(kernel, [out.stored(BLOCKED)], [store(x, BLOCKED), *packed])
+    return load(stored, BLOCKED, out.channels)
+
+
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_winograd_convolution(number: int, bench: Bench) -> None:
     spec, pads_after, tile = CASES[number]
@@ -62,17 +74,7 @@ def test_winograd_convolution(number: int, bench: Bench) -> None:
     bias = rng.standard_normal(out.channels, np.float32)
     expected = reference(x, weights, bias, pads=[*shape.pads, *pads_after])
     residual = rng.standard_normal(expected.shape, np.float32)
-    (stored,) = bench.run(
-        winograd.render(spec, tile),
-        [out.stored(BLOCKED)],
-        [
-            store(x, BLOCKED),
-            winograd.pack_weights(weights),
-            pad_channels(bias),
-            store(residual, BLOCKED),
-        ],
-    )
-    found = load(stored, BLOCKED, out.channels)
+    found = convolved(bench, spec, tile, x, weights, bias, residual)
     np.testing.assert_allclose(found, np.maximum(expected, 0) + residual, rtol=0, atol=TOLERANCE)
 
 
@@ -87,15 +89,5 @@ def test_whole_numbers_are_exact(bench: Bench) -> None:
     x, weights = x.astype(np.float32), weights.astype(np.float32)
     bias = np.zeros(out.channels, np.float32)
     expected = reference(x, weights, bias, pads=[*shape.pads, *pads_after])
-    (stored,) = bench.run(
-        winograd.render(spec, tile),
-        [out.stored(BLOCKED)],
-        [
-            store(x, BLOCKED),
-            winograd.pack_weights(weights),
-            pad_channels(bias),
-            store(zeros, BLOCKED),
-        ],
-    )
-    found = load(stored, BLOCKED, out.channels)
+    found = convolved(bench, spec, tile, x, weights, bias, zeros)
     np.testing.assert_array_equal(found, np.maximum(expected, 0))
